@@ -1,0 +1,296 @@
+// scripts/bench latency (needs: postgres): from the source's commit to the visible row, end to end:
+// outbox, publisher, emulator, runner, read model; at a steady rate, in units of a bare commit at
+// the same rate.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <unordered_map>
+
+#include "bench/child.h"
+#include "platform/log.h"
+#include "platform/status.h"
+#include "postgres/connection.h"
+#include "pubsub/transport.h"
+
+extern char** environ;
+
+namespace lockstep::bench {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+using Ms = std::chrono::duration<double, std::milli>;
+
+constexpr char kTopic[] = "projects/bench/topics/bench.events";
+constexpr char kSubscription[] = "projects/bench/subscriptions/bench.events.feed";
+
+// The notification leaves Postgres with the commit that makes the row visible.
+constexpr char kTables[] = R"(
+CREATE SCHEMA src;
+CREATE SCHEMA bench;
+CREATE TABLE bench.bare (n bigint);
+CREATE TABLE bench.video (video_id uuid PRIMARY KEY, title text, version bigint NOT NULL);
+CREATE FUNCTION bench.tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_notify('seen', NEW.video_id::text); RETURN NULL; END $$;
+CREATE TRIGGER tell AFTER INSERT ON bench.video FOR EACH ROW EXECUTE FUNCTION bench.tell())";
+
+constexpr char kProjection[] = R"(group: bench
+subscription: bench.events.feed
+projections:
+  - name: videos
+    table: bench.video
+    key: {video_id: {field: video_id, type: uuid}}
+    version: version
+    events:
+      Created: {replace: [title]}
+)";
+
+struct Options {
+  std::string database;
+  int rate = 200;
+  int seconds = 20;
+  int warmup = 3;
+  bool json = false;
+};
+
+[[noreturn]] void Die(std::string_view what, std::string_view why) {
+  fmt::print(stderr, "bench: {}: {}\n", what, why);
+  std::exit(1);
+}
+void Check(std::string_view what, const absl::Status& status) {
+  if (!status.ok()) Die(what, MessageOf(status));
+}
+
+// A daemon that logs into a file; asked to stop at the end.
+class Daemon {
+ public:
+  Daemon(const std::string& program, const std::string& config, const std::string& log) {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT,
+                                     0644);
+    const std::string path = ProgramFolder() + "/" + program;
+    const char* const arguments[] = {path.c_str(), "--config", config.c_str(), nullptr};
+    if (posix_spawn(&pid_, path.c_str(), &actions, nullptr, const_cast<char* const*>(arguments),
+                    environ) != 0) {
+      Die(program, "it can't be started");
+    }
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Daemon() {
+    kill(pid_, SIGTERM);
+    waitpid(pid_, nullptr, 0);
+  }
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+ private:
+  pid_t pid_ = 0;
+};
+
+std::unique_ptr<postgres::Connection> Connect(const std::string& url) {
+  auto connection = postgres::Connection::Open({.url = url});
+  Check("the database", connection.status());
+  return *std::move(connection);
+}
+
+// Calls `work` at a steady rate, whatever a call takes.
+template <typename Work>
+void AtRate(int rate, int count, const Work& work) {
+  const auto start = Steady::now();
+  for (int i = 0; i < count; ++i) {
+    std::this_thread::sleep_until(start + std::chrono::nanoseconds(1'000'000'000LL * i / rate));
+    work(i);
+  }
+}
+
+struct Percentiles {
+  double p50 = 0, p99 = 0;
+};
+Percentiles Of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  return {values[values.size() / 2], values[values.size() * 99 / 100]};
+}
+
+Percentiles BareCommit(const Options& options) {
+  const auto connection = Connect(options.database);
+  constexpr postgres::Statement kInsert{"bare", "INSERT INTO bench.bare VALUES ($1)"};
+  std::vector<double> times;
+  AtRate(options.rate, options.rate * options.seconds / 2, [&](int i) {
+    const auto start = Steady::now();
+    auto transaction = connection->Begin();
+    Check("a bare commit", transaction.status());
+    Check("a bare commit", transaction->Execute(kInsert, postgres::Params().Add(i)).status());
+    Check("a bare commit", transaction->Commit());
+    times.push_back(Ms(Steady::now() - start).count());
+  });
+  return Of(std::move(times));
+}
+
+// Hears which rows have become visible, and when.
+class Watcher {
+ public:
+  explicit Watcher(const std::string& url) : connection_(Connect(url)) {
+    Check("LISTEN", connection_->Listen("seen"));
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  }
+  std::unordered_map<std::string, Steady::time_point> Take() {
+    thread_.request_stop();
+    thread_.join();
+    return std::move(seen_);
+  }
+  size_t count() {
+    std::scoped_lock lock(mu_);
+    return seen_.size();
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      pollfd socket{connection_->socket(), POLLIN, 0};
+      poll(&socket, 1, 50);
+      const auto told = connection_->TakeNotifications();
+      Check("notifications", told.status());
+      const auto now = Steady::now();
+      std::scoped_lock lock(mu_);
+      for (const auto& one : *told) seen_.emplace(one.payload, now);
+    }
+  }
+
+  std::unique_ptr<postgres::Connection> connection_;
+  std::mutex mu_;
+  std::unordered_map<std::string, Steady::time_point> seen_;
+  std::jthread thread_;
+};
+
+std::string Id(int number) { return fmt::format("00000000-0000-4000-8000-{:012}", number); }
+
+std::vector<Steady::time_point> Enqueue(const Options& options, int count) {
+  const auto connection = Connect(options.database);
+  constexpr postgres::Statement kEnqueue{"enqueue",
+                                         "SELECT lockstep.enqueue('src.video_outbox', "
+                                         "'bench.video.changed.v1', 'video', $1, 'Created', "
+                                         "1, $2, content_type => 'application/json')"};
+  std::vector<Steady::time_point> committed;
+  AtRate(options.rate, count, [&](int i) {
+    auto transaction = connection->Begin();
+    Check("enqueue", transaction.status());
+    const std::string payload = fmt::format(R"({{"video_id":"{}","title":"t"}})", Id(i));
+    Check("enqueue",
+          transaction->Execute(kEnqueue, postgres::Params().Add(Id(i)).AddBytea(payload)).status());
+    Check("enqueue", transaction->Commit());
+    committed.push_back(Steady::now());
+  });
+  return committed;
+}
+
+void Ctl(const Options& options, const std::string& arguments) {
+  const std::string command = fmt::format("'{}/lockstepctl' --yes --database '{}' {} >/dev/null",
+                                          ProgramFolder(), options.database, arguments);
+  if (std::system(command.c_str()) != 0) Die("lockstepctl", arguments);
+}
+
+Percentiles EndToEnd(const Options& options) {
+  const Child emulator({ProgramFolder() + "/lockstep-emulator", "--port", "0"});
+  if (emulator.address().empty()) Die("lockstep-emulator", "it did not start");
+  const auto transport = *pubsub::MakeTransport({.emulator_host = emulator.address()});
+  Check("the topic", transport->admin().CreateTopic({.name = kTopic}).status());
+  Check("the subscription",
+        transport->admin()
+            .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = true})
+            .status());
+  Ctl(options, "migrate up --set outbox");
+  Ctl(options, "outbox create src.video_outbox");
+  Ctl(options, "migrate up --set state --schema bench_state");
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("lockstep-latency-{}", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string dir = folder.string();
+  const std::string common =
+      fmt::format("database: {}\npubsub:\n  project: bench\n  emulator_host: {}\n",
+                  options.database, emulator.address());
+  std::ofstream(dir + "/feed.yaml") << kProjection;
+  std::ofstream(dir + "/publisher.yaml") << common
+                                         << "relay:\n  tables: [src.video_outbox]\ntopics:\n"
+                                            "  bench.video.changed.v1: bench.events\n";
+  std::ofstream(dir + "/runner.yaml")
+      << common << "state_schema: bench_state\ngroups:\n  - file: feed.yaml\n";
+  const int count = options.rate * (options.warmup + options.seconds);
+  std::vector<Steady::time_point> committed;
+  std::unordered_map<std::string, Steady::time_point> seen;
+  {
+    const Daemon publisher("lockstep-publisher", dir + "/publisher.yaml", dir + "/publisher.log");
+    const Daemon runner("lockstep-runner", dir + "/runner.yaml", dir + "/runner.log");
+    Watcher watcher(options.database);
+    committed = Enqueue(options, count);
+    const auto deadline = Steady::now() + std::chrono::seconds(30);
+    while (watcher.count() < committed.size() && Steady::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    seen = watcher.Take();
+  }
+  if (seen.size() < committed.size()) {
+    Die("not every row became visible, see the logs in", dir);
+  }
+  std::filesystem::remove_all(folder);
+  std::vector<double> times;
+  for (size_t i = static_cast<size_t>(options.rate * options.warmup); i < committed.size(); ++i) {
+    times.push_back(std::max(0.0, Ms(seen.at(Id(static_cast<int>(i))) - committed[i]).count()));
+  }
+  return Of(std::move(times));
+}
+
+int Main(const Options& options) {
+  Check("tables", Connect(options.database)->Script(kTables));
+  const Percentiles bare = BareCommit(options);
+  const Percentiles end_to_end = EndToEnd(options);
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::ordered_json({{"rate", options.rate},
+                                               {"bare_p50_ms", bare.p50},
+                                               {"bare_p99_ms", bare.p99},
+                                               {"p50_ms", end_to_end.p50},
+                                               {"p99_ms", end_to_end.p99},
+                                               {"p50_commits", end_to_end.p50 / bare.p50},
+                                               {"p99_commits", end_to_end.p99 / bare.p50},
+                                               {"p99_of_p99", end_to_end.p99 / bare.p99}})
+                           .dump(2));
+  } else {
+    fmt::print(
+        "at {}/s: bare commit p50 {:.2f} ms, p99 {:.2f} ms; source commit to visible row p50 "
+        "{:.2f} ms, p99 {:.2f} ms: {:.1f} and {:.1f} bare commits (p99 against p99: {:.1f})\n",
+        options.rate, bare.p50, bare.p99, end_to_end.p50, end_to_end.p99, end_to_end.p50 / bare.p50,
+        end_to_end.p99 / bare.p50, end_to_end.p99 / bare.p99);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  lockstep::bench::Options options;
+  CLI::App app{"From the source's commit to the visible row, in units of a bare commit"};
+  app.add_option("--database", options.database, "Postgres")
+      ->envname("LOCKSTEP_TEST_PG")
+      ->required();
+  app.add_option("--rate", options.rate, "events a second")->capture_default_str();
+  app.add_option("--seconds", options.seconds)->capture_default_str();
+  app.add_option("--warmup", options.warmup, "seconds that don't count")->capture_default_str();
+  app.add_flag("--json", options.json, "one JSON object on stdout");
+  CLI11_PARSE(app, argc, argv);
+  lockstep::log::Configure({.level = lockstep::log::Level::kError});
+  return lockstep::bench::Main(options);
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "platform/metrics.h"
+#include "projections/group_file.h"
+#include "pubsub/transport.h"
+#include "runner/group.h"
+
+namespace lockstep::bench {
+
+// What a stream of events does to the rows.
+enum class Stream {
+  kCreate,  // nine of ten events make a new row
+  kUpdate,  // nine of ten change one of 20,000 rows
+  kHotKey,  // half of them change one of ten rows
+};
+std::string_view Name(Stream stream);
+
+enum class Ids { kRandom, kTimeOrdered };
+
+// The events of one measurement, as messages.
+std::vector<pubsub::Message> MakeEvents(Stream stream, Ids ids, int count, int seed);
+
+// A database with the state schema and the read model, made anew.
+class RunnerWorld {
+ public:
+  explicit RunnerWorld(std::string database);
+
+  // Empties the read model and the state; leaves the inbox with so many rows of other events (those
+  // of the last measurement stay among them).
+  void Reset(int64_t inbox_rows, Ids ids);
+
+  const std::string& database() const { return database_; }
+  const std::string& schema() const { return schema_; }
+  // The declaration, read anew: a Group takes its projector.
+  projections::GroupDeclaration Declaration() const;
+  int64_t Count(const std::string& sql);
+
+ private:
+  void FillInbox(int64_t rows, Ids ids);
+
+  const std::string database_;
+  const std::string schema_ = "feed_state";
+  std::string file_;
+  std::pair<int64_t, Ids> filled_{0, Ids::kRandom};
+  std::unique_ptr<postgres::Connection> connection_;
+};
+
+}  // namespace lockstep::bench

@@ -1,0 +1,36 @@
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+option(LOCKSTEP_WERROR "Treat warnings as errors (CI does)" OFF)
+option(LOCKSTEP_PCH "Precompile the heavy headers of gRPC, protobuf and libpqxx" ON)
+option(LOCKSTEP_DEFECTS "Build in the deliberate defects of scripts/chaos (never for use)" OFF)
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as given to -fsanitize=")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness is what ccache asks for with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${CCACHE_PROGRAM})
+endif()
+
+# Written by hand for our own code only: generated code is compiled without warnings.
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow=local
+                                                   -Wnon-virtual-dtor -Woverloaded-virtual
+                                                   # Designated initializers leave the rest at its default on purpose.
+                                                   -Wno-missing-field-initializers)
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_warnings INTERFACE -Werror)
+endif()
+
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)

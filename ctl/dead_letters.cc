@@ -1,0 +1,335 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+
+#include "ctl/command.h"
+#include "offsets/postgres_offset_provider.h"
+#include "platform/config.h"
+#include "platform/status.h"
+#include "platform/text.h"
+#include "postgres/connection.h"
+#include "projections/payload_text.h"
+#include "runner/dead_letter_desk.h"
+#include "runner/failure_policy.h"
+#include "runner/runner_options.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using runner::DeadLetterFilter;
+using runner::DeadLetterRow;
+
+constexpr int kMost = 10'000;
+constexpr size_t kReasonWidth = 60;
+
+struct Options {
+  std::string group;
+  std::string schema;
+  DeadLetterFilter filter;
+  int64_t id = 0;
+  int limit = 100;
+  bool payload = false;
+  bool release = false;
+  std::string reason;
+};
+
+// What the commands work on: the database, the group, and what is known of it from a file.
+struct Desk {
+  std::unique_ptr<postgres::Connection> connection;
+  Context context;  // with the database that the file names, where no flag does
+  std::string schema;
+  std::string group;
+  runner::RunnerOptions config;
+  const runner::ConfiguredGroup* configured = nullptr;  // null without --config
+
+  runner::DeadLetterDesk desk() const {
+    return {offsets::StateSchema(schema), ConsumerGroup(group)};
+  }
+};
+
+std::string Operator() {
+  const char* const user = std::getenv("USER");
+  return fmt::format("{} (lockstepctl)", user != nullptr ? user : std::to_string(getuid()));
+}
+
+absl::StatusOr<Desk> Open(Context context, const Options& options) {
+  Desk desk;
+  desk.schema = options.schema;
+  desk.group = options.group;
+  if (!context.config.empty()) {
+    RETURN_IF_ERROR(Config::Read({.file = context.config},
+                                 [&](ConfigSection& config) { Bind(config, desk.config); }));
+    if (desk.schema.empty()) desk.schema = desk.config.state_schema;
+    if (context.database.empty()) context.database = desk.config.database;
+    const auto& groups = desk.config.groups;
+    if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
+    for (const auto& group : groups) {
+      if (group.options.name == desk.group) desk.configured = &group;
+    }
+  }
+  if (desk.schema.empty()) {
+    return InvalidArgument(
+        "name the service's state schema with --schema, or its file with --config");
+  }
+  if (desk.group.empty()) return InvalidArgument("name the consumer group with --group");
+  ASSIGN_OR_RETURN(desk.connection, context.Connect());
+  desk.context = std::move(context);
+  RETURN_IF_ERROR(offsets::StateSchema(desk.schema).Check(*desk.connection));
+  return desk;
+}
+
+nlohmann::ordered_json ToJson(const DeadLetterRow& row) {
+  nlohmann::ordered_json json = {{"id", row.id},
+                                 {"state", row.state},
+                                 {"event_id", row.event_id},
+                                 {"event_type", row.event_type},
+                                 {"aggregate", row.aggregate_key},
+                                 {"version", nullptr},
+                                 {"ordering_key", row.ordering_key},
+                                 {"message_id", row.message_id},
+                                 {"code", row.code},
+                                 {"reason", row.reason},
+                                 {"attempts", row.attempts},
+                                 {"blocks", row.blocks},
+                                 {"waiting", row.waiting},
+                                 {"payload_bytes", row.payload_bytes},
+                                 {"note", row.note},
+                                 {"dead_at", row.dead_at}};
+  if (row.version) json["version"] = *row.version;
+  return json;
+}
+
+// What a dangerous command is about goes to the terminal: stdout is for its answer.
+void PrintTable(const std::vector<DeadLetterRow>& rows, std::FILE* to) {
+  fmt::print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", "ID", "STATE",
+             "EVENT", "AGGREGATE", "VERSION", "WAITING", "CODE", "REASON");
+  for (const DeadLetterRow& row : rows) {
+    fmt::print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", row.id, row.state,
+               row.event_id, row.aggregate_key, row.version ? std::to_string(*row.version) : "",
+               row.waiting, row.code, Truncate(row.reason, kReasonWidth));
+  }
+}
+
+absl::Status List(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const auto rows,
+                   desk.desk().List(*desk.connection, options.filter, options.limit));
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DeadLetterRow& row : rows) list.push_back(ToJson(row));
+  context.Answer(list, [&] {
+    if (rows.empty()) {
+      fmt::print("Group {} has no such dead letter.\n", desk.group);
+    } else {
+      PrintTable(rows, stdout);
+    }
+  });
+  return absl::OkStatus();
+}
+
+// Decoded as far as it can be: protobuf needs the group's file (--config), else it is hex.
+nlohmann::ordered_json Payload(const Desk& desk, const DeadLetterRow& row,
+                               const nlohmann::ordered_json& attributes) {
+  projections::Event event;
+  event.event_type = row.event_type;
+  event.payload = row.payload;
+  event.content_type = attributes.value("content_type", "application/json");
+  const std::string schema_version = attributes.value("schema_version", "1");
+  std::from_chars(schema_version.data(), schema_version.data() + schema_version.size(),
+                  event.schema_version);
+  std::optional<std::string> text = row.payload;
+  if (desk.configured != nullptr) {
+    text = projections::PayloadAsJson(*desk.configured->declaration->projector, event);
+  }
+  const auto parsed = nlohmann::ordered_json::parse(text.value_or(""), nullptr, false);
+  return parsed.is_discarded() ? nlohmann::ordered_json(postgres::EncodeBytea(row.payload))
+                               : parsed;
+}
+
+absl::Status Show(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const DeadLetterRow row,
+                   desk.desk().Show(*desk.connection, options.id, options.payload));
+  nlohmann::ordered_json json = ToJson(row);
+  json["attributes"] = nlohmann::ordered_json::parse(row.attributes, nullptr, false);
+  if (options.payload) {
+    json["payload"] = Payload(desk, row, json["attributes"]);
+  }
+  context.Answer(json, [&] {
+    for (const auto& [key, value] : json.items()) {
+      fmt::print("{:<14} {}\n", key,
+                 value.is_string() ? value.get<std::string>()
+                                   : value.dump(value.is_object() ? 2 : -1, ' ', false,
+                                                nlohmann::json::error_handler_t::replace));
+    }
+    if (!options.payload) fmt::print("The payload is shown with --payload.\n");
+  });
+  return absl::OkStatus();
+}
+
+// The dead letters that a dangerous command is about, in the order in which they are replayed.
+absl::StatusOr<std::vector<DeadLetterRow>> Select(const Desk& desk, const Options& options,
+                                                  const std::string& state) {
+  if (!options.filter.selective()) {
+    return InvalidArgument(
+        "say which dead letters are meant: --id, --event, --key, --code or --type");
+  }
+  DeadLetterFilter filter = options.filter;
+  filter.state = state;
+  ASSIGN_OR_RETURN(auto rows, desk.desk().List(*desk.connection, filter, kMost));
+  if (rows.empty()) return NotFound("group '{}' has no such dead letter", desk.group);
+  return rows;
+}
+
+// Lockstepctl is nobody's lane: nothing to ack, nothing to count.
+class Silence : public runner::BatchObserver {
+  void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult&) override {}
+  void OnGivenBack(std::span<runner::Inbound* const>) override {}
+  void OnFailure(const absl::Status&, std::span<runner::Inbound* const>) override {}
+};
+
+// Resolves dead letters as batches like any other: under the epoch, in order, with what waits.
+class Resolver {
+ public:
+  Resolver(const Desk& desk, const std::string& database)
+      : schema_(desk.schema),
+        group_(desk.group),
+        offsets_(schema_),
+        epochs_(schema_, group_),
+        batch_(schema_, group_, *desk.configured->declaration->projector, offsets_,
+               {.on_poison = desk.configured->options.on_poison,
+                .on_gap = desk.configured->options.on_gap}),
+        connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
+
+  absl::Status Resolve(const runner::DeadLetterResolution& resolution) {
+    ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Try());
+    ASSIGN_OR_RETURN(const offsets::GroupEpoch under, epochs_.Load(*connection));
+    ASSIGN_OR_RETURN(const runner::BatchResult result,
+                     batch_.Resolve(*connection, under, resolution));
+    Silence silence;
+    runner::DeadLetterBudget no_limit(0, Millis(0));
+    std::stop_source stop;
+    runner::FailurePolicy policy(batch_, connections_, under, {}, {}, no_limit, silence,
+                                 stop.get_token());
+    if (policy.Release(result.unfinished) != runner::Verdict::kDone) {
+      return Unavailable(
+          "what waits behind dead letter {} was not released yet: {}; a runner does "
+          "so at its next start",
+          resolution.id, policy.halt_reason());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const offsets::StateSchema schema_;
+  const ConsumerGroup group_;
+  offsets::PostgresOffsetProvider offsets_;
+  const offsets::Epochs epochs_;
+  const runner::Batch batch_;
+  runner::ConnectionSource connections_;
+};
+
+absl::Status Resolve(const Context& context, const Options& options, bool replay) {
+  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  if (desk.configured == nullptr) {
+    return InvalidArgument(
+        "name the runner's file with --config: its projections are needed to {} events of '{}'",
+        replay ? "apply the" : "release the waiting", desk.group);
+  }
+  ASSIGN_OR_RETURN(const auto rows, Select(desk, options, "dead"));
+  PrintTable(rows, stderr);
+  if (!desk.context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
+                                        replay ? "Replays" : "Discards for good", rows.size(),
+                                        desk.group))) {
+    return absl::CancelledError("nothing was changed");
+  }
+  Resolver resolver(desk, desk.context.database);
+  nlohmann::ordered_json done = nlohmann::ordered_json::array();
+  nlohmann::ordered_json failed = nlohmann::ordered_json::array();
+  for (const DeadLetterRow& row : rows) {
+    const absl::Status resolved = resolver.Resolve(
+        {.id = row.id, .replay = replay, .operator_name = Operator(), .reason = options.reason});
+    if (resolved.ok()) {
+      done.push_back(row.id);
+    } else {
+      failed.push_back({{"id", row.id}, {"error", MessageOf(resolved)}});
+    }
+  }
+  context.Answer({{replay ? "replayed" : "discarded", done}, {"failed", failed}}, [&] {
+    fmt::print("{}: {}\n", replay ? "replayed" : "discarded", done.size());
+    for (const auto& failure : failed) {
+      fmt::print("failed: {}: {}\n", failure["id"].dump(), failure["error"].get<std::string>());
+    }
+  });
+  if (failed.empty()) return absl::OkStatus();
+  return FailedPrecondition("{} of {} dead letters could not be resolved", failed.size(),
+                            rows.size());
+}
+
+absl::Status Quarantine(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const auto rows,
+                   Select(desk, options, options.release ? "quarantined" : "dead"));
+  PrintTable(rows, stderr);
+  if (!desk.context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
+                                        options.release ? "Takes out of quarantine" : "Quarantines",
+                                        rows.size(), desk.group))) {
+    return absl::CancelledError("nothing was changed");
+  }
+  std::vector<int64_t> ids;
+  for (const DeadLetterRow& row : rows) ids.push_back(row.id);
+  ASSIGN_OR_RETURN(
+      const int64_t moved,
+      desk.desk().Quarantine(*desk.connection, ids, !options.release, Operator(), options.reason));
+  context.Answer({{"changed", moved}}, [&] { fmt::print("changed: {}\n", moved); });
+  return absl::OkStatus();
+}
+
+void AddFilter(CLI::App* command, Options& options) {
+  command->add_option("--id", options.filter.id, "its number in the list");
+  command->add_option("--event", options.filter.event_id, "its event id");
+  command->add_option("--key", options.filter.key, "its aggregate (video/123) or ordering key");
+  command->add_option("--code", options.filter.code, "why it died, as in docs/errors.md");
+  command->add_option("--type", options.filter.event_type, "its event type");
+}
+
+}  // namespace
+
+void AddDeadLetters(CLI::App& app, Context& context) {
+  auto* letters = app.add_subcommand(
+      "dead-letters", "messages that a consumer group could not apply, and what waits for them");
+  letters->require_subcommand(1);
+  const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
+  const auto add = [&](const char* name, const char* help, const Run& run) {
+    auto* command = letters->add_subcommand(name, help);
+    command->add_option("--group", options->group, "the consumer group; the file's only one");
+    command->add_option("--schema", options->schema, "the service's state schema; the file's");
+    On(command, context, run);
+    return command;
+  };
+  auto* list =
+      add("list", "what is dead", [options](const Context& c) { return List(c, *options); });
+  AddFilter(list, *options);
+  list->add_option("--state", options->filter.state, "dead, quarantined, replayed or discarded");
+  list->add_option("--limit", options->limit, "rows at most")->capture_default_str();
+  auto* show =
+      add("show", "one of them", [options](const Context& c) { return Show(c, *options); });
+  show->add_option("id", options->id, "its number in the list")->required();
+  show->add_flag("--payload", options->payload,
+                 "its payload too, decoded (protobuf with --config), else in hex");
+  const auto reason = [&](CLI::App* command) {
+    AddFilter(command, *options);
+    command->add_option("--reason", options->reason, "for the audit");
+  };
+  reason(add("replay", "apply them after all, in order, and what waits behind them",
+             [options](const Context& c) { return Resolve(c, *options, true); }));
+  reason(add("discard", "give them up: what waits behind them goes on",
+             [options](const Context& c) { return Resolve(c, *options, false); }));
+  auto* quarantine = add("quarantine", "keep them from every replay; their keys go on waiting",
+                         [options](const Context& c) { return Quarantine(c, *options); });
+  reason(quarantine);
+  quarantine->add_flag("--release", options->release, "take them out of quarantine again");
+}
+
+}  // namespace lockstep::ctl

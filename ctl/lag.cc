@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "ctl/command.h"
+#include "ctl/group_context.h"
+#include "platform/duration.h"
+#include "platform/status.h"
+#include "postgres/connection.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Millis kLook{1'000};
+
+struct Options {
+  std::string schema;
+  bool watch = false;
+};
+
+// The greatest lag of the instances that are alive, and what waits for somebody.
+constexpr std::string_view kLag = R"(
+SELECT g.group_name, g.epoch, g.seek_state, count(i.*), coalesce(sum(i.handled), 0),
+       coalesce(sum(i.queued), 0), max(i.publish_lag_ms), max(i.receive_lag_ms),
+       max(i.commit_lag_ms), o.publish_time,
+       extract(epoch FROM now() - o.publish_time) * 1000,
+       (SELECT count(*) FROM {state}.key_state k
+         WHERE k.generation = s.generation AND (k.parked > 0 OR k.blocked_version IS NOT NULL)),
+       (SELECT count(*) FROM {state}.dead_letters d
+         WHERE d.group_name = g.group_name AND d.state IN ('dead', 'quarantined')), o.lag_ms,
+       max(i.lag_ms),
+       (array_agg(i.state ORDER BY i.lag_ms DESC)
+          FILTER (WHERE i.state NOT IN ('running', 'quiet', '')))[1],
+       (array_agg(i.lag_basis ORDER BY i.lag_ms DESC) FILTER (WHERE i.lag_ms IS NOT NULL))[1]
+  FROM {state}.consumer_groups g
+  JOIN {state}.slots s ON s.group_name = g.group_name AND s.slot = g.active_slot
+  LEFT JOIN {state}.group_offsets o ON o.group_name = g.group_name
+  LEFT JOIN {state}.instances i
+    ON i.group_name = g.group_name AND i.epoch = g.epoch
+   AND i.seen_at > now() - interval '15 seconds'
+ GROUP BY g.group_name, g.epoch, g.seek_state, s.generation, o.publish_time, o.lag_ms
+ ORDER BY g.group_name)";
+
+struct Group {
+  std::string name, seek;
+  std::string trouble;  // the word of the runner that is farthest behind; empty when all are well
+  std::string basis;    // what the lag is measured by
+  int64_t epoch = 0, alive = 0, handled = 0, queued = 0, parked = 0, dead = 0;
+  std::optional<int64_t> to_published, to_received, to_committed, behind;
+  std::optional<int64_t> lag;         // how old the read model is, as the runners say
+  std::optional<int64_t> offset_lag;  // from publish to commit, of the last offset saved
+  double rate = 0;
+  std::optional<double> eta;  // seconds
+
+  // Nothing in hand and nothing comes: an old position then means an idle topic, not a lag.
+  bool idle() const { return queued == 0 && rate == 0; }
+  std::string state() const {
+    if (alive == 0) return "no runner";
+    if (seek != "done") return "seeking";
+    if (!trouble.empty()) return trouble;
+    return idle() ? "idle" : "working";
+  }
+};
+
+absl::StatusOr<std::vector<Group>> Look(RunnerContext& runner) {
+  ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(runner.schema().Sql(kLag)));
+  std::vector<Group> groups;
+  for (int i = 0; i < rows.rows(); ++i) {
+    const auto maybe = [&](int column) {
+      return rows.IsNull(i, column) ? std::nullopt
+                                    : std::optional(static_cast<int64_t>(rows.Double(i, column)));
+    };
+    const auto text = [&](int column) {
+      return rows.IsNull(i, column) ? std::string() : std::string(rows.Text(i, column));
+    };
+    groups.push_back({.name = std::string(rows.Text(i, 0)),
+                      .seek = std::string(rows.Text(i, 2)),
+                      .trouble = text(15),
+                      .basis = text(16),
+                      .epoch = rows.Int(i, 1),
+                      .alive = rows.Int(i, 3),
+                      .handled = rows.Int(i, 4),
+                      .queued = rows.Int(i, 5),
+                      .parked = rows.Int(i, 11),
+                      .dead = rows.Int(i, 12),
+                      .to_published = maybe(6),
+                      .to_received = maybe(7),
+                      .to_committed = maybe(8),
+                      .behind = maybe(10),
+                      .lag = maybe(14),
+                      .offset_lag = maybe(13)});
+  }
+  return groups;
+}
+
+// Out of two looks: how fast, and when a group that works through a backlog will be through. The
+// position nears the present by more than a second a second, or never arrives.
+void Compare(const std::vector<Group>& before, double seconds, std::vector<Group>& now) {
+  std::map<std::string, const Group*> old;
+  for (const Group& group : before) old[group.name] = &group;
+  for (Group& group : now) {
+    const auto found = old.find(group.name);
+    if (found == old.end() || found->second->epoch != group.epoch) continue;
+    const Group& then = *found->second;
+    group.rate = std::max(0.0, static_cast<double>(group.handled - then.handled) / seconds);
+    if (!group.behind || !then.behind || group.idle()) continue;
+    const double gained = static_cast<double>(*then.behind - *group.behind) / 1000 / seconds;
+    if (gained > 0.01) group.eta = static_cast<double>(*group.behind) / 1000 / gained;
+  }
+}
+
+std::string Text(const std::optional<int64_t>& millis) {
+  return millis ? FormatDuration(Millis(*millis)) : "-";
+}
+
+Json ToJson(const Group& group) {
+  const auto maybe = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  return {{"group", group.name},
+          {"state", group.state()},
+          {"epoch", group.epoch},
+          {"instances", group.alive},
+          {"lag_ms", maybe(group.lag)},
+          {"lag_basis", group.basis},
+          {"offset_lag_ms", maybe(group.offset_lag)},
+          {"occurred_to_published_ms", maybe(group.to_published)},
+          {"published_to_received_ms", maybe(group.to_received)},
+          {"received_to_committed_ms", maybe(group.to_committed)},
+          {"rate", group.rate},
+          {"eta_seconds", maybe(group.eta)},
+          {"queued", group.queued},
+          {"parked_keys", group.parked},
+          {"dead_letters", group.dead}};
+}
+
+void Print(const std::vector<Group>& groups) {
+  fmt::print("{:<24} {:<12} {:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7} {:>7} {:>6}\n", "GROUP",
+             "STATE", "ALIVE", "LAG", "OCC>PUB", "PUB>RECV", "RECV>DB", "RATE/S", "ETA", "QUEUED",
+             "PARKED", "DEAD");
+  for (const Group& g : groups) {
+    const std::string eta =
+        g.eta ? FormatDuration(Millis(static_cast<int64_t>(*g.eta) * 1000)) : "-";
+    fmt::print("{:<24} {:<12} {:>5} {:>9} {:>9} {:>9} {:>9} {:>9.0f} {:>8} {:>7} {:>7} {:>6}\n",
+               g.name, g.state(), g.alive, Text(g.lag), Text(g.to_published), Text(g.to_received),
+               Text(g.to_committed), g.rate, eta, g.queued, g.parked, g.dead);
+  }
+}
+
+absl::Status Lag(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(auto runner, OpenRunner(context, options.schema));
+  ASSIGN_OR_RETURN(std::vector<Group> before, Look(runner));
+  // Runners report each second: two looks closer together would see nothing move.
+  for (Millis wait = 2 * kLook;; wait = kLook) {
+    std::this_thread::sleep_for(wait);
+    ASSIGN_OR_RETURN(std::vector<Group> now, Look(runner));
+    Compare(before, std::chrono::duration<double>(wait).count(), now);
+    Json list = Json::array();
+    for (const Group& group : now) list.push_back(ToJson(group));
+    if (options.watch && !context.json && isatty(STDOUT_FILENO) != 0) fmt::print("\033[H\033[2J");
+    context.Answer(list, [&] { Print(now); });
+    std::fflush(stdout);
+    if (!options.watch) return absl::OkStatus();
+    before = std::move(now);
+  }
+}
+
+}  // namespace
+
+void AddLag(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<Options>();  // outlives this function with the callback
+  auto* lag = app.add_subcommand(
+      "lag", "groups: lag by stage, rate, time left, parked keys and dead letters");
+  lag->add_flag("--watch", options->watch, "look again every second, until Ctrl-C");
+  lag->add_option("--schema", options->schema, "the state schema, where no --config says it");
+  On(lag, context, [options](const Context& c) { return Lag(c, *options); });
+}
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,48 @@
+#include <iterator>
+
+#include "ctl/command.h"
+#include "platform/database_address.h"
+#include "platform/log.h"
+#include "platform/version.h"
+
+int main(int argc, char** argv) {
+  using namespace lockstep::ctl;
+  lockstep::log::Configure({.level = lockstep::log::Level::kWarning});
+  CLI::App app{
+      "lockstepctl: looks at and operates Lockstep's outboxes, consumer groups and offsets",
+      "lockstepctl"};
+  app.set_version_flag("--version", lockstep::kVersion);
+  app.require_subcommand(1);
+  app.fallthrough();  // --json and friends may stand behind the subcommand
+
+  Context context;
+  app.add_option("--database", context.database, "Postgres, as postgresql://user@host/database")
+      ->envname("LOCKSTEP_DATABASE");
+  app.add_option("--config", context.config, "a publisher's or runner's configuration file");
+  app.add_flag("--json", context.json, "answer in JSON");
+  app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
+
+  AddDeadLetters(app, context);
+  AddMigrate(app, context);
+  AddCheckpoint(app, context);
+  AddLag(app, context);
+  AddOffsets(app, context);
+  AddOutbox(app, context);
+  AddProvision(app, context);
+  AddProjection(app, context);
+  AddRebuild(app, context);
+  AddReplay(app, context);
+  AddRoles(app, context);
+  AddSchema(app, context);
+
+  // The last argument first, as CLI11 wants them; from here on the process list shows no password.
+  std::vector<std::string> arguments(std::make_reverse_iterator(argv + argc),
+                                     std::make_reverse_iterator(argv + 1));
+  lockstep::HidePasswords(argc, argv);
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return 0;
+}

@@ -1,0 +1,306 @@
+#include <fmt/format.h>
+
+#include "ctl/command.h"
+#include "ctl/group_context.h"
+#include "ctl/progress.h"
+#include "ctl/reset_plan.h"
+#include "offsets/cautious_now.h"
+#include "platform/duration.h"
+#include "platform/status.h"
+#include "postgres/connection.h"
+#include "pubsub/transport.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string group;
+  std::string schema;
+  std::string time, until, snapshot, reason;
+  bool earliest = false, latest = false, empty = false, overwrite = false, accept_missing = false;
+  bool execute = false, follow = false;
+  int limit = 50;
+};
+
+constexpr std::string_view kShow = R"(
+SELECT g.group_name, g.epoch, g.active_slot, s.generation, s.subscription, o.publish_time,
+       o.message_id, o.lag_ms, g.seek_state, g.seek_kind, g.skip_before,
+       (SELECT count(*) FROM {state}.instances i
+         WHERE i.group_name = g.group_name AND i.seen_at > now() - interval '15 seconds')
+  FROM {state}.consumer_groups g
+  JOIN {state}.slots s ON s.group_name = g.group_name AND s.slot = g.active_slot
+  LEFT JOIN {state}.group_offsets o ON o.group_name = g.group_name
+ WHERE $1 = '' OR g.group_name = $1
+ ORDER BY g.group_name)";
+
+constexpr std::string_view kHistory = R"(
+SELECT at, action, operator, reason, old, new FROM {state}.audit
+ WHERE group_name = $1 ORDER BY id DESC LIMIT $2)";
+
+constexpr std::string_view kExport = R"(
+SELECT instance, lane, subscription, message_id, publish_time, epoch, lag_ms, updated_at, updated_by
+  FROM {state}.offsets WHERE group_name = $1 ORDER BY instance, lane)";
+
+Json Cell(const postgres::Result& rows, int row, int column) {
+  return rows.IsNull(row, column) ? Json(nullptr) : Json(std::string(rows.Text(row, column)));
+}
+
+absl::Status Show(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
+  ASSIGN_OR_RETURN(const auto rows,
+                   runner.connection->Execute(runner.schema().Sql(kShow),
+                                              postgres::Params().Add(options.group)));
+  if (rows.empty() && !options.group.empty()) {
+    return NotFound("there is no group '{}' in schema '{}'", options.group,
+                    runner.options.state_schema);
+  }
+  Json list = Json::array();
+  for (int i = 0; i < rows.rows(); ++i) {
+    list.push_back({{"group", Cell(rows, i, 0)},
+                    {"epoch", rows.Int(i, 1)},
+                    {"slot", rows.Int(i, 2)},
+                    {"generation", rows.Int(i, 3)},
+                    {"subscription", Cell(rows, i, 4)},
+                    {"publish_time", Cell(rows, i, 5)},
+                    {"message_id", Cell(rows, i, 6)},
+                    {"lag_ms", rows.IsNull(i, 7) ? Json(nullptr) : Json(rows.Int(i, 7))},
+                    {"seek", Cell(rows, i, 8)},
+                    {"instances", rows.Int(i, 11)}});
+  }
+  context.Answer(list, [&] {
+    fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}\n", "GROUP", "EPOCH", "SLOT", "GEN",
+               "ALIVE", "POSITION", "SUBSCRIPTION");
+    for (int i = 0; i < rows.rows(); ++i) {
+      fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", rows.Text(i, 0), rows.Int(i, 1),
+                 rows.Int(i, 2), rows.Int(i, 3), rows.Int(i, 11),
+                 rows.IsNull(i, 5) ? "nothing committed yet" : rows.Text(i, 5), rows.Text(i, 4),
+                 rows.Text(i, 8) == "done" ? "" : "  (its Seek is still to come)");
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status History(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
+  ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(
+                                        runner.schema().Sql(kHistory),
+                                        postgres::Params().Add(options.group).Add(options.limit)));
+  Json list = Json::array();
+  for (int i = 0; i < rows.rows(); ++i) {
+    list.push_back({{"at", Cell(rows, i, 0)},
+                    {"action", Cell(rows, i, 1)},
+                    {"operator", Cell(rows, i, 2)},
+                    {"reason", Cell(rows, i, 3)},
+                    {"old", Json::parse(rows.Text(i, 4), nullptr, false)},
+                    {"new", Json::parse(rows.Text(i, 5), nullptr, false)}});
+  }
+  context.Answer(list, [&] {
+    if (rows.empty()) fmt::print("Nobody has moved the offsets of '{}'.\n", options.group);
+    for (int i = 0; i < rows.rows(); ++i) {
+      fmt::print("{}  {:<16} {:<12} {}\n    new {}\n", rows.Text(i, 0), rows.Text(i, 1),
+                 rows.Text(i, 2), rows.Text(i, 3), rows.Text(i, 5));
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Export(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
+  ASSIGN_OR_RETURN(const auto rows,
+                   runner.connection->Execute(runner.schema().Sql(kExport),
+                                              postgres::Params().Add(options.group)));
+  static constexpr const char* kNames[] = {"instance",   "lane",         "subscription",
+                                           "message_id", "publish_time", "epoch",
+                                           "lag_ms",     "updated_at",   "updated_by"};
+  Json list = Json::array();
+  for (int i = 0; i < rows.rows(); ++i) {
+    Json lane;
+    for (int c = 0; c < rows.columns(); ++c) lane[kNames[c]] = Cell(rows, i, c);
+    list.push_back(std::move(lane));
+  }
+  fmt::print("{}\n", Json({{"group", options.group}, {"offsets", list}}).dump(2));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResetWish> WishOf(const Options& options, const runner::RunnerOptions& runner) {
+  ResetWish wish;
+  const int targets = (options.time.empty() ? 0 : 1) + (options.snapshot.empty() ? 0 : 1) +
+                      (options.earliest ? 1 : 0) + (options.latest ? 1 : 0);
+  if (targets != 1) {
+    return InvalidArgument(
+        "say where to, once: --to-time T, --to-snapshot S, --to-earliest or --to-latest");
+  }
+  if (options.empty && options.overwrite) {
+    return InvalidArgument("--empty and --overwrite exclude each other");
+  }
+  if (options.reason.empty())
+    return InvalidArgument("say why with --reason: it goes into the audit");
+  if (!options.time.empty()) {
+    ASSIGN_OR_RETURN(wish.time, ParseTimestamp(options.time));
+  } else if (!options.snapshot.empty()) {
+    wish.target = ResetWish::Target::kSnapshot;
+    wish.snapshot =
+        options.snapshot.find('/') != std::string::npos
+            ? options.snapshot
+            : fmt::format("projects/{}/snapshots/{}", runner.pubsub.project, options.snapshot);
+  } else {
+    wish.target = options.earliest ? ResetWish::Target::kEarliest : ResetWish::Target::kLatest;
+  }
+  if (options.empty) wish.mode = offsets::ResetMode::kEmpty;
+  if (options.overwrite) wish.mode = offsets::ResetMode::kOverwrite;
+  wish.accept_missing = options.accept_missing;
+  wish.emulator = !runner.pubsub.transport.emulator_host.empty();
+  return wish;
+}
+
+std::string TargetText(const offsets::WantedSeek& seek) {
+  return seek.kind == offsets::SeekKind::kSnapshot ? seek.snapshot : FormatTimestamp(seek.time);
+}
+
+void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode) {
+  fmt::print(
+      "group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
+      plan.offset ? FormatTimestamp(plan.offset->position.publish_time) : "nothing committed yet",
+      plan.before.epoch, TargetText(plan.seek));
+  fmt::print("redelivery  {}\n",
+             plan.redelivered < 0 ? "what was not acked when the snapshot was taken, and all since"
+                                  : fmt::format("about {} events", plan.redelivered));
+  fmt::print("retention   {}\n",
+             plan.earliest ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
+                           : "could not be read: no right to");
+  if (mode == offsets::ResetMode::kKeep) fmt::print("read model  stays; nothing applies twice\n");
+  if (mode == offsets::ResetMode::kOverwrite) {
+    fmt::print("read model  stays; what comes again overwrites its own version\n");
+  }
+  for (const auto& [table, rows] : plan.emptied)
+    fmt::print("empties     {} ({} rows)\n", table, rows);
+}
+
+Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode) {
+  Json emptied = Json::array();
+  for (const auto& [table, rows] : plan.emptied)
+    emptied.push_back({{"table", table}, {"rows", rows}});
+  return {{"group", group},
+          {"epoch", plan.before.epoch},
+          {"from",
+           plan.offset ? Json(FormatTimestamp(plan.offset->position.publish_time)) : Json(nullptr)},
+          {"to", TargetText(plan.seek)},
+          {"mode", Name(mode)},
+          {"redelivered", plan.redelivered < 0 ? Json(nullptr) : Json(plan.redelivered)},
+          {"earliest", plan.earliest ? Json(FormatTimestamp(*plan.earliest)) : Json(nullptr)},
+          {"empties", emptied}};
+}
+
+absl::Status Reset(const Context& context, const Options& options) {
+  ASSIGN_OR_RETURN(auto runner, OpenConfiguredRunner(context));
+  ASSIGN_OR_RETURN(runner::ConfiguredGroup* const group, runner.Group(options.group));
+  ASSIGN_OR_RETURN(const ResetWish wish, WishOf(options, runner.options));
+  ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(runner.options.pubsub.transport));
+  const ConsumerGroup name(options.group);
+  const auto tables = group->declaration->projector->Tables();
+  ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(*runner.connection));
+  ASSIGN_OR_RETURN(const ResetPlan plan, PlanReset(*runner.connection, runner.schema(), name,
+                                                   tables, transport->admin(), wish, now));
+  Json answer = PlanJson(options.group, plan, wish.mode);
+  if (!context.json) PrintPlan(options.group, plan, wish.mode);
+  if (!options.execute) {
+    answer["executed"] = false;
+    context.Answer(answer, [] { fmt::print("Nothing was changed. Repeat with --execute.\n"); });
+    return absl::OkStatus();
+  }
+  Context where = context;
+  if (where.database.empty()) where.database = runner.options.database;
+  if (!where.IsLocal() && !where.Confirm("This moves a group of a database elsewhere.")) {
+    return absl::CancelledError("nothing was changed");
+  }
+  offsets::ResetRequest request{.seek = plan.seek,
+                                .mode = wish.mode,
+                                .tables = tables,
+                                .operator_name = OperatorName(),
+                                .reason = options.reason,
+                                .fence = 2 * group->options.ack_fence,
+                                .takeover = group->options.seek_takeover};
+  if (!options.until.empty()) {
+    ASSIGN_OR_RETURN(request.overwrite_until, ParseTimestamp(options.until));
+  }
+  const offsets::Resets resets(runner.schema(), name);
+  ASSIGN_OR_RETURN(const offsets::ResetDone done,
+                   resets.Run(*runner.connection, request, [](const auto& holders) {
+                     for (const auto& holder : holders)
+                       fmt::print(stderr, "waiting for {}\n", holder);
+                   }));
+  answer["executed"] = true;
+  answer["new_epoch"] = done.epoch;
+  context.Answer(answer, [&] {
+    fmt::print(
+        "Done: epoch {}. A runner performs the Seek in about {}; with none up, the next one "
+        "that starts does.\n",
+        done.epoch, FormatDuration(request.fence));
+  });
+  if (!options.follow) return absl::OkStatus();
+  return FollowReplay(runner, options.group, done.epoch, std::max<int64_t>(plan.redelivered, 0),
+                      context.json);
+}
+
+void AddTargets(CLI::App* command, Options& options) {
+  command->add_option("--reason", options.reason, "why; goes into the audit")->required();
+  command->add_flag("--execute", options.execute, "do it; without, only show what would be done");
+}
+
+}  // namespace
+
+void AddOffsets(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
+  auto* offsets = app.add_subcommand("offsets", "look at and move the offsets of consumer groups");
+  offsets->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, bool required, const Run& run) {
+    auto* command = offsets->add_subcommand(name, help);
+    auto* group = command->add_option("group", options->group, "the consumer group");
+    if (required) group->required();
+    On(command, context, run);
+    return command;
+  };
+  const auto schema = [&](CLI::App* command) {
+    command->add_option("--schema", options->schema, "the state schema, where no --config says it");
+    return command;
+  };
+  schema(add("show", "groups, their epochs and positions", false,
+             [options](const Context& c) { return Show(c, *options); }));
+  schema(add("history", "who moved the offsets, when and why", true,
+             [options](const Context& c) { return History(c, *options); }))
+      ->add_option("--limit", options->limit, "the newest so many")
+      ->capture_default_str();
+  schema(add("export", "the offsets of every lane, as JSON", true,
+             [options](const Context& c) { return Export(c, *options); }));
+  auto* reset = add("reset",
+                    "move a group, safely while its runners work; shows what it would do "
+                    "and acts only with --execute",
+                    true, [options](const Context& c) { return Reset(c, *options); });
+  reset->add_option("--to-time", options->time, "RFC 3339, as in 2026-01-31T12:00:00Z");
+  reset->add_option("--to-snapshot", options->snapshot, "a Pub/Sub snapshot");
+  reset->add_flag("--to-earliest", options->earliest, "as far back as retention reaches");
+  reset->add_flag("--to-latest", options->latest, "leave out everything published until now");
+  reset->add_flag("--empty", options->empty, "empty the read model's tables first");
+  reset->add_flag("--overwrite", options->overwrite,
+                  "what comes again overwrites its own version (replace tables)");
+  reset->add_flag("--accept-missing", options->accept_missing,
+                  "empty although not everything can be replayed");
+  reset->add_flag("--follow", options->follow, "show the progress until caught up");
+  AddTargets(reset, *options);
+}
+
+void AddReplay(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<Options>();
+  options->overwrite = options->follow = true;
+  auto* replay = app.add_subcommand(
+      "replay", "apply a time range again without emptying; follows it until caught up");
+  replay->add_option("group", options->group, "the consumer group")->required();
+  replay->add_option("--from", options->time, "RFC 3339")->required();
+  replay->add_option("--to", options->until, "RFC 3339; none = all that is published now");
+  AddTargets(replay, *options);
+  On(replay, context, [options](const Context& c) { return Reset(c, *options); });
+}
+
+}  // namespace lockstep::ctl

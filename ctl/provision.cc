@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include "ctl/command.h"
+#include "ctl/provision_plan.h"
+#include "platform/config.h"
+#include "platform/status.h"
+#include "pubsub/config.h"
+#include "pubsub/transport.h"
+
+namespace lockstep::ctl {
+namespace {
+
+struct Options {
+  bool dry_run = false;
+  bool print_iam = false;
+};
+
+absl::Status ReadFile(const std::string& file, pubsub::PubsubOptions& pubsub, Wanted& wanted) {
+  if (file.empty()) {
+    return InvalidArgument(
+        "name the file that lists topics and subscriptions with --config; docs/provisioning.md "
+        "shows one");
+  }
+  RETURN_IF_ERROR(Config::Read({.file = file}, [&](ConfigSection& config) {
+    config.Section("pubsub", [&](ConfigSection& section) { Bind(section, pubsub); });
+    Bind(config, wanted);
+  }));
+  wanted.project = pubsub.project;
+  return pubsub.Validate();
+}
+
+void PrintPlan(const Plan& plan) {
+  for (const std::string& warning : plan.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (plan.steps.empty()) fmt::print("Everything is as the file wants it.\n");
+  for (const Step& step : plan.steps) {
+    fmt::print("  {} {} ({})\n", step.action, step.what, step.detail);
+  }
+}
+
+absl::Status Provision(const Context& context, const Options& options) {
+  pubsub::PubsubOptions pubsub;
+  Wanted wanted;
+  RETURN_IF_ERROR(ReadFile(context.config, pubsub, wanted));
+  if (options.print_iam) {
+    const auto commands = IamCommands(wanted);
+    context.Answer(commands, [&] { fmt::print("{}\n", fmt::join(commands, "\n")); });
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(pubsub.transport));
+  ASSIGN_OR_RETURN(const Plan plan, MakePlan(wanted, transport->admin()));
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const Step& step : plan.steps) {
+    steps.push_back({{"action", step.action}, {"what", step.what}, {"detail", step.detail}});
+  }
+  const bool apply = !options.dry_run && !plan.steps.empty();
+  context.Answer({{"steps", steps}, {"warnings", plan.warnings}, {"applied", apply}},
+                 [&] { PrintPlan(plan); });
+  if (!apply) return absl::OkStatus();
+  if (!context.Confirm(
+          fmt::format("{} changes in project {}.", plan.steps.size(), wanted.project))) {
+    return absl::CancelledError("nothing was changed");
+  }
+  for (const Step& step : plan.steps) {
+    const absl::Status done = step.run(transport->admin());
+    if (!done.ok()) {
+      return absl::Status(done.code(),
+                          fmt::format("can't {} {}: {}. What was done before it stays; "
+                                      "repeat the command after mending the cause",
+                                      step.action, step.what, MessageOf(done)));
+    }
+  }
+  if (!context.json) fmt::print("Done: {} changes.\n", plan.steps.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddProvision(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<Options>();  // outlives this function with the callback
+  auto* command = app.add_subcommand(
+      "provision",
+      "make the topics, subscriptions and schemas that the file given with --config lists; shows "
+      "what it will do first, does nothing twice");
+  command->add_flag("--dry-run", options->dry_run, "only show what would be done");
+  command->add_flag("--print-iam", options->print_iam,
+                    "print the commands that give publisher and runner their least rights");
+  On(command, context, [options](const Context& c) { return Provision(c, *options); });
+}
+
+}  // namespace lockstep::ctl

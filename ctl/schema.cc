@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ctl/command.h"
+#include "platform/status.h"
+#include "projections/descriptors.h"
+#include "projections/schema_diff.h"
+
+namespace lockstep::ctl {
+namespace {
+
+struct Options {
+  std::string before;
+  std::string after;
+};
+
+absl::Status Diff(const Context& context, const Options& options) {
+  projections::Descriptors before;
+  projections::Descriptors after;
+  RETURN_IF_ERROR(before.LoadFile(options.before));
+  RETURN_IF_ERROR(after.LoadFile(options.after));
+  const auto changes = projections::DiffSchemas(before, after);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& change : changes) {
+    list.push_back(
+        {{"breaking", change.breaking}, {"element", change.element}, {"what", change.what}});
+  }
+  const auto breaking = std::count_if(changes.begin(), changes.end(),
+                                      [](const auto& change) { return change.breaking; });
+  context.Answer({{"breaking", breaking}, {"changes", list}}, [&] {
+    for (const auto& change : changes) {
+      fmt::print("{:<10} {}: {}\n", change.breaking ? "breaking" : "compatible", change.element,
+                 change.what);
+    }
+    if (changes.empty()) fmt::print("no change\n");
+  });
+  if (breaking == 0) return absl::OkStatus();
+  return FailedPrecondition("{} breaking change{}: give the topic a new version, or take {} back",
+                            breaking, breaking == 1 ? "" : "s", breaking == 1 ? "it" : "them");
+}
+
+}  // namespace
+
+void AddSchema(CLI::App& app, Context& context) {
+  auto* schema = app.add_subcommand("schema", "look at descriptor sets");
+  schema->require_subcommand(1);
+  const auto options = std::make_shared<Options>();
+  auto* diff = schema->add_subcommand(
+      "diff", "list compatible and breaking changes; ends with 1 when something breaks");
+  diff->add_option("old", options->before, "descriptor set before")->required();
+  diff->add_option("new", options->after, "descriptor set after")->required();
+  On(diff, context, [options](const Context& c) { return Diff(c, *options); });
+}
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <google/protobuf/field_mask.pb.h>
+#include <google/protobuf/map.h>
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace lockstep::emulator {
+
+// Nothing is silently accepted and ignored: UNIMPLEMENTED when `message` has a field set that is
+// not in `supported`, known to our declaration or not. An empty nested message counts as not set.
+absl::Status RefuseUnsupported(const google::protobuf::Message& message,
+                               const std::vector<std::string_view>& supported);
+
+// Copies the fields that `mask` names from `from` to `to`. INVALID_ARGUMENT when the mask is empty
+// or names something that doesn't exist or is not in `may_change`.
+absl::Status ApplyMask(const google::protobuf::FieldMask& mask,
+                       const google::protobuf::Message& from,
+                       const std::vector<std::string_view>& may_change,
+                       google::protobuf::Message* to);
+
+// Sets an output-only enum, where our declaration has it (older ones lack some).
+void SetState(int value, google::protobuf::Message* message);
+
+absl::Status CheckLabels(const google::protobuf::Map<std::string, std::string>& labels);
+
+}  // namespace lockstep::emulator

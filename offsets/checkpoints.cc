@@ -1,0 +1,101 @@
+#include "offsets/checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+#include "platform/status.h"
+
+namespace lockstep::offsets {
+namespace {
+
+constexpr std::string_view kTryLock =
+    "SELECT pg_try_advisory_lock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0))";
+constexpr std::string_view kUnlock =
+    "SELECT pg_advisory_unlock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0))";
+
+constexpr std::string_view kList = R"(
+SELECT number, snapshot, subscription, epoch, taken_at, expires_at
+  FROM {state}.checkpoints WHERE group_name = $1 ORDER BY number DESC)";
+
+constexpr std::string_view kRecord = R"(
+INSERT INTO {state}.checkpoints
+       (group_name, number, snapshot, subscription, epoch, taken_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7))";
+
+constexpr std::string_view kForget = R"(
+DELETE FROM {state}.checkpoints WHERE group_name = $1 AND number = $2)";
+
+constexpr std::string_view kSubscriptions = "/subscriptions/";
+
+}  // namespace
+
+Checkpoints::Checkpoints(const StateSchema& schema, ConsumerGroup group)
+    : schema_(schema), group_(std::move(group)) {}
+
+absl::StatusOr<bool> Checkpoints::TryLock(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(
+      const auto locked,
+      connection.Execute(kTryLock, postgres::Params().Add(group_.value()).Add(schema_.name())));
+  return locked.Bool(0, 0);
+}
+
+absl::Status Checkpoints::Unlock(postgres::Connection& connection) const {
+  return connection.Execute(kUnlock, postgres::Params().Add(group_.value()).Add(schema_.name()))
+      .status();
+}
+
+absl::StatusOr<std::vector<Checkpoint>> Checkpoints::List(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(const auto rows,
+                   connection.Execute(schema_.Sql(kList), postgres::Params().Add(group_.value())));
+  std::vector<Checkpoint> list;
+  for (int i = 0; i < rows.rows(); ++i) {
+    list.push_back({.number = rows.Int(i, 0),
+                    .snapshot = std::string(rows.Text(i, 1)),
+                    .subscription = std::string(rows.Text(i, 2)),
+                    .epoch = rows.Int(i, 3),
+                    .taken_at = rows.Time(i, 4)});
+    if (!rows.IsNull(i, 5)) list.back().expires_at = rows.Time(i, 5);
+  }
+  return list;
+}
+
+absl::Status Checkpoints::Record(postgres::Transaction& transaction,
+                                 const Checkpoint& checkpoint) const {
+  postgres::Params params;
+  params.Add(group_.value())
+      .Add(checkpoint.number)
+      .Add(checkpoint.snapshot)
+      .Add(checkpoint.subscription)
+      .Add(checkpoint.epoch)
+      .Add(checkpoint.taken_at);
+  checkpoint.expires_at ? params.Add(*checkpoint.expires_at) : params.AddNull();
+  return transaction.Execute(schema_.Sql(kRecord), params).status();
+}
+
+absl::Status Checkpoints::Forget(postgres::Connection& connection, int64_t number) const {
+  return connection
+      .Execute(schema_.Sql(kForget), postgres::Params().Add(group_.value()).Add(number))
+      .status();
+}
+
+std::string Checkpoints::SnapshotName(const std::string& subscription, int64_t number) {
+  const size_t at = subscription.find(kSubscriptions);
+  const std::string id = subscription.substr(at + kSubscriptions.size());
+  return fmt::format("{}/snapshots/{}.cp-{}", subscription.substr(0, at), id, number);
+}
+
+std::optional<int64_t> Checkpoints::NumberOf(const std::string& snapshot,
+                                             const std::string& subscription) {
+  std::string prefix = SnapshotName(subscription, 0);
+  prefix.pop_back();
+  if (!snapshot.starts_with(prefix)) return std::nullopt;
+  int64_t number = 0;
+  const char* const end = snapshot.data() + snapshot.size();
+  const auto [rest, error] = std::from_chars(snapshot.data() + prefix.size(), end, number);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace lockstep::offsets

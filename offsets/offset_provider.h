@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "offsets/position.h"
+
+namespace lockstep::postgres {
+class Transaction;
+}
+
+namespace lockstep::offsets {
+
+// Who moved an offset by hand, and why; goes into the audit.
+struct ResetRecord {
+  ConsumerGroup group;
+  std::string subscription;
+  std::optional<Position> to;  // none = the group starts without an offset
+  int64_t epoch = 0;           // the one that the reset begins
+  std::string operator_name;
+  std::string reason;
+  std::string action = "offsets.reset";
+  std::string mode = "keep";  // keep, empty, overwrite
+  std::string snapshot;       // what it seeks to, if that is no time
+};
+
+// Where the offsets of consumer groups are kept. Everything happens in the caller's transaction, so
+// that an offset commits with what it stands for; the memory implementation takes none. Safe from
+// any thread, each with a transaction of its own.
+class OffsetProvider {
+ public:
+  virtual ~OffsetProvider() = default;
+
+  // Nothing when the group has committed nothing yet.
+  virtual absl::StatusOr<std::optional<GroupOffset>> Load(postgres::Transaction* transaction,
+                                                          const ConsumerGroup& group) = 0;
+
+  // Forward only: the same position or an older one succeeds and changes nothing.
+  virtual absl::Status Save(postgres::Transaction* transaction, const LaneOffset& offset) = 0;
+
+  // Puts every lane of the group to one position, backwards too, and writes the audit.
+  virtual absl::Status Reset(postgres::Transaction* transaction, const ResetRecord& record) = 0;
+};
+
+}  // namespace lockstep::offsets

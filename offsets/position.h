@@ -1,0 +1,42 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "platform/clock.h"
+#include "platform/strong_id.h"
+
+namespace lockstep::offsets {
+
+// How far a subscription has been worked through: forward means later by (publish_time,
+// message_id). Pub/Sub has no other order between messages.
+struct Position {
+  WallTime publish_time;
+  MessageId message_id;
+
+  friend auto operator<=>(const Position&, const Position&) = default;
+};
+
+// What one lane has committed.
+struct LaneOffset {
+  ConsumerGroup group;
+  std::string instance;
+  int lane = 0;
+  std::string subscription;
+  Position position;
+  int64_t epoch = 0;
+  Millis lag{0};  // from publish to commit, of that message
+};
+
+// The group's: the least of its live lanes'.
+struct GroupOffset {
+  std::string subscription;
+  Position position;
+  int64_t epoch = 0;
+  Millis lag{0};  // the greatest of the lanes'
+  WallTime updated_at;
+  std::string updated_by;
+};
+
+}  // namespace lockstep::offsets

@@ -1,0 +1,162 @@
+#include "offsets/rebuilds.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "platform/status.h"
+#include "platform/text.h"
+
+namespace lockstep::offsets {
+namespace {
+
+constexpr std::string_view kTryLock =
+    "SELECT pg_try_advisory_lock(hashtextextended('lockstep.rebuild.' || $2 || '.' || $1, 0))";
+
+// Names of tables hold no line break: QualifiedName refuses it.
+constexpr std::string_view kLoad = R"(
+SELECT state, old_slot, new_slot, coalesce(discard_slot, 0), old_subscription, new_subscription,
+       array_to_string(tables, E'\n'), seek_time, seek_snapshot, accept_missing, keep_old_ms,
+       operator, reason, began_at, swapped_at, old_skip_before
+  FROM {state}.rebuilds WHERE group_name = $1)";
+
+constexpr std::string_view kInsert = R"(
+INSERT INTO {state}.rebuilds
+       (group_name, old_slot, new_slot, old_subscription, new_subscription, tables, seek_time,
+        seek_snapshot, accept_missing, keep_old_ms, operator, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12))";
+
+constexpr std::string_view kFilling =
+    "UPDATE {state}.rebuilds SET state = 'filling' WHERE group_name = $1";
+constexpr std::string_view kSwapped = R"(
+UPDATE {state}.rebuilds r
+   SET state = 'swapped', swapped_at = clock_timestamp(), old_skip_before = g.skip_before
+  FROM {state}.consumer_groups g WHERE r.group_name = $1 AND g.group_name = $1)";
+constexpr std::string_view kDiscarding =
+    "UPDATE {state}.rebuilds SET state = 'discarding', discard_slot = $2 WHERE group_name = $1";
+constexpr std::string_view kRemove = "DELETE FROM {state}.rebuilds WHERE group_name = $1";
+
+constexpr std::string_view kAudit = R"(
+INSERT INTO {state}.audit (group_name, action, operator, reason, new)
+SELECT $1, $2, $3, $4,
+       jsonb_build_object('state', state, 'old_slot', old_slot, 'new_slot', new_slot,
+                          'subscription', new_subscription)
+  FROM {state}.rebuilds WHERE group_name = $1)";
+
+RebuildState ParseState(std::string_view text) {
+  if (text == "filling") return RebuildState::kFilling;
+  if (text == "swapped") return RebuildState::kSwapped;
+  if (text == "discarding") return RebuildState::kDiscarding;
+  return RebuildState::kPreparing;
+}
+
+std::optional<RebuildRow> Parse(const postgres::Result& rows) {
+  if (rows.empty()) return std::nullopt;
+  RebuildRow row;
+  row.state = ParseState(rows.Text(0, 0));
+  row.old_slot = static_cast<int>(rows.Int(0, 1));
+  row.new_slot = static_cast<int>(rows.Int(0, 2));
+  row.discard_slot = static_cast<int>(rows.Int(0, 3));
+  row.old_subscription = rows.Text(0, 4);
+  row.new_subscription = rows.Text(0, 5);
+  row.tables = SplitList(rows.Text(0, 6), '\n');
+  row.seek.kind = rows.IsNull(0, 7) ? SeekKind::kSnapshot : SeekKind::kTime;
+  if (!rows.IsNull(0, 7)) row.seek.time = rows.Time(0, 7);
+  row.seek.snapshot = rows.Text(0, 8);
+  row.accept_missing = rows.Bool(0, 9);
+  row.keep_old = Millis(rows.Int(0, 10));
+  row.operator_name = rows.Text(0, 11);
+  row.reason = rows.Text(0, 12);
+  row.began_at = rows.Time(0, 13);
+  if (!rows.IsNull(0, 14)) row.swapped_at = rows.Time(0, 14);
+  if (!rows.IsNull(0, 15)) row.old_skip_before = rows.Time(0, 15);
+  return row;
+}
+
+}  // namespace
+
+std::string_view Name(RebuildState state) {
+  switch (state) {
+    case RebuildState::kFilling:
+      return "filling";
+    case RebuildState::kSwapped:
+      return "swapped";
+    case RebuildState::kDiscarding:
+      return "discarding";
+    case RebuildState::kPreparing:
+      break;
+  }
+  return "preparing";
+}
+
+std::string RebuildRow::Suffix(int slot) { return fmt::format("__slot{}", slot); }
+
+Rebuilds::Rebuilds(const StateSchema& schema, ConsumerGroup group)
+    : schema_(schema), group_(std::move(group)) {}
+
+absl::StatusOr<bool> Rebuilds::TryLock(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(
+      const auto locked,
+      connection.Execute(kTryLock, postgres::Params().Add(group_.value()).Add(schema_.name())));
+  return locked.Bool(0, 0);
+}
+
+absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Load(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(const auto rows,
+                   connection.Execute(schema_.Sql(kLoad), postgres::Params().Add(group_.value())));
+  return Parse(rows);
+}
+
+absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Lock(postgres::Transaction& transaction) const {
+  ASSIGN_OR_RETURN(const auto rows, transaction.Execute(schema_.Sql(kLoad) + " FOR UPDATE",
+                                                        postgres::Params().Add(group_.value())));
+  return Parse(rows);
+}
+
+absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildRow& row) const {
+  postgres::Array tables;
+  for (const std::string& table : row.tables) tables.Add(table);
+  postgres::Params params;
+  params.Add(group_.value())
+      .Add(row.old_slot)
+      .Add(row.new_slot)
+      .Add(row.old_subscription)
+      .Add(row.new_subscription)
+      .Add(tables);
+  row.seek.kind == SeekKind::kTime ? params.Add(row.seek.time) : params.AddNull();
+  row.seek.kind == SeekKind::kSnapshot ? params.Add(row.seek.snapshot) : params.AddNull();
+  params.Add(row.accept_missing)
+      .Add(static_cast<int64_t>(row.keep_old.count()))
+      .Add(row.operator_name)
+      .Add(row.reason);
+  return transaction.Execute(schema_.Sql(kInsert), params).status();
+}
+
+absl::Status Rebuilds::Run(postgres::Transaction& transaction, std::string_view sql) const {
+  return transaction.Execute(schema_.Sql(sql), postgres::Params().Add(group_.value())).status();
+}
+
+absl::Status Rebuilds::SetFilling(postgres::Transaction& transaction) const {
+  return Run(transaction, kFilling);
+}
+absl::Status Rebuilds::SetSwapped(postgres::Transaction& transaction) const {
+  return Run(transaction, kSwapped);
+}
+absl::Status Rebuilds::SetDiscarding(postgres::Transaction& transaction, int slot) const {
+  return transaction
+      .Execute(schema_.Sql(kDiscarding), postgres::Params().Add(group_.value()).Add(slot))
+      .status();
+}
+absl::Status Rebuilds::Remove(postgres::Transaction& transaction) const {
+  return Run(transaction, kRemove);
+}
+
+absl::Status Rebuilds::Audit(postgres::Transaction& transaction, std::string_view action,
+                             const std::string& operator_name, const std::string& reason) const {
+  return transaction
+      .Execute(schema_.Sql(kAudit),
+               postgres::Params().Add(group_.value()).Add(action).Add(operator_name).Add(reason))
+      .status();
+}
+
+}  // namespace lockstep::offsets

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "offsets/epoch.h"
+#include "offsets/fence.h"
+#include "offsets/postgres_offset_provider.h"
+
+namespace lockstep::offsets {
+
+enum class ResetMode {
+  kKeep,       // the read model stays; what it has seen is not applied again
+  kEmpty,      // its tables are emptied and a new generation begins
+  kOverwrite,  // it stays, and what comes again overwrites its own version (replace tables)
+};
+std::string_view Name(ResetMode mode);
+
+struct ResetRequest {
+  WantedSeek seek;  // `latest` has become a time before it gets here
+  ResetMode mode = ResetMode::kKeep;
+  std::vector<std::string> tables;          // schema.table; emptied by kEmpty
+  std::optional<WallTime> overwrite_until;  // of kOverwrite; none = all that is published now
+  std::optional<WallTime> skip_before;      // with a snapshot; a time Seek skips before its time
+  std::string operator_name;
+  std::string reason;
+  std::string action = "offsets.reset";  // in the audit
+
+  Millis fence = kSeekFence;
+  Millis takeover = kSeekTakeover;
+  Millis lock_try{2'000};  // how long one try waits for batches and readers
+  Millis lock_give_up{120'000};
+};
+
+struct ResetDone {
+  int64_t old_epoch = 0;
+  int64_t epoch = 0;
+  int generation = 0;
+};
+
+// The reset of a group (DESIGN §8): one transaction under the epoch's lock, held exclusively, that
+// begins a new epoch, stores the Seek that it wants, moves the offsets, empties the tables if
+// asked, writes the audit and notifies. Runners find the new epoch at their next batch or within a
+// second; one of them performs the Seek. Safe from any thread, each with a connection of its own.
+class Resets {
+ public:
+  // Called with a line for each session that the reset waits for, at every try.
+  using OnWait = std::function<void(const std::vector<std::string>& holders)>;
+
+  Resets(const StateSchema& schema, ConsumerGroup group);
+
+  absl::StatusOr<ResetDone> Run(postgres::Connection& connection, const ResetRequest& request,
+                                const OnWait& on_wait = {}) const;
+
+  // The same inside the caller's transaction, which holds the lock.
+  absl::StatusOr<ResetDone> Write(postgres::Transaction& transaction,
+                                  const ResetRequest& request) const;
+
+  // Who keeps a reset waiting: one line each.
+  absl::StatusOr<std::vector<std::string>> Holders(postgres::Connection& connection,
+                                                   const std::vector<std::string>& tables) const;
+
+ private:
+  absl::StatusOr<ResetDone> Try(postgres::Connection& connection,
+                                const ResetRequest& request) const;
+  absl::Status Empty(postgres::Transaction& transaction, const ResetRequest& request,
+                     int old_generation) const;
+  absl::Status SkipGaps(postgres::Transaction& transaction, const ResetRequest& request,
+                        int generation) const;
+
+  const StateSchema schema_;
+  const ConsumerGroup group_;
+  const Epochs epochs_;
+  mutable PostgresOffsetProvider offsets_;
+};
+
+}  // namespace lockstep::offsets

@@ -1,0 +1,56 @@
+#include "offsets/state_schema.h"
+
+#include <utility>
+
+#include "platform/status.h"
+#include "postgres/identifier.h"
+#include "postgres/sql_error.h"
+#include "sql/migrations.h"
+
+namespace lockstep::offsets {
+namespace {
+
+constexpr std::string_view kPlaceholder = "{state}";
+constexpr std::string_view kMigrations = "SELECT count(*) FROM {state}.schema_migrations";
+
+constexpr std::string_view kUndefinedTable = "42P01";
+constexpr std::string_view kUndefinedSchema = "3F000";
+
+}  // namespace
+
+StateSchema::StateSchema(std::string name)
+    : name_(std::move(name)), quoted_(postgres::QuoteIdentifier(name_)) {}
+
+std::string StateSchema::Sql(std::string_view text) const {
+  std::string sql;
+  for (size_t at = text.find(kPlaceholder); at != std::string_view::npos;
+       at = text.find(kPlaceholder)) {
+    sql += text.substr(0, at);
+    sql += quoted_;
+    text.remove_prefix(at + kPlaceholder.size());
+  }
+  sql += text;
+  return sql;
+}
+
+absl::Status StateSchema::Check(postgres::Connection& connection) const {
+  const auto applied = connection.Execute(Sql(kMigrations));
+  const int64_t wanted = static_cast<int64_t>(sql::StateMigrations().size());
+  if (!applied.ok()) {
+    const std::string sqlstate = postgres::SqlState(applied.status());
+    if (sqlstate != kUndefinedTable && sqlstate != kUndefinedSchema) return applied.status();
+    return FailedPrecondition(
+        "the state schema '{0}' is not there in database '{1}'; run: lockstepctl migrate up --set "
+        "state --schema {0}",
+        name_, connection.database());
+  }
+  if (applied->Int(0, 0) < wanted) {
+    return FailedPrecondition(
+        "the state schema '{0}' is at migration {1} and this program needs {2}; run: lockstepctl "
+        "migrate up --set state --schema {0}",
+        name_, applied->Int(0, 0), wanted);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::offsets

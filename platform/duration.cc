@@ -1,0 +1,111 @@
+#include "platform/duration.h"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "platform/status.h"
+
+namespace lockstep {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  int64_t factor;
+};
+
+constexpr std::array kTimeUnits = {Unit{"ms", 1}, Unit{"s", 1000}, Unit{"m", 60'000},
+                                   Unit{"h", 3'600'000}, Unit{"d", 86'400'000}};
+constexpr std::array kSizeUnits = {Unit{"", 1}, Unit{"B", 1}, Unit{"KiB", 1 << 10},
+                                   Unit{"MiB", 1 << 20}, Unit{"GiB", 1 << 30}};
+
+template <size_t N>
+const Unit* FindUnit(const std::array<Unit, N>& units, std::string_view name) {
+  for (const Unit& unit : units) {
+    if (unit.name == name) return &unit;
+  }
+  return nullptr;
+}
+
+// Takes "<number><unit>" off the front of `text`.
+bool TakeTerm(std::string_view& text, int64_t& number, std::string_view& unit) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return false;
+  text.remove_prefix(end - text.data());
+  size_t length = 0;
+  while (length < text.size() && (text[length] < '0' || text[length] > '9')) ++length;
+  unit = text.substr(0, length);
+  text.remove_prefix(length);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Millis> ParseDuration(std::string_view text) {
+  if (text == "0") return Millis(0);
+  const auto refused = [whole = std::string(text)] {
+    return InvalidArgument("'{}' is not a duration; write for example 250ms, 30s, 5m or 168h",
+                           whole);
+  };
+  if (text.empty()) return refused();
+  int64_t total = 0;
+  while (!text.empty()) {
+    int64_t number = 0;
+    int64_t term = 0;
+    std::string_view name;
+    if (!TakeTerm(text, number, name)) return refused();
+    const Unit* unit = FindUnit(kTimeUnits, name);
+    if (unit == nullptr || __builtin_mul_overflow(number, unit->factor, &term) ||
+        __builtin_add_overflow(total, term, &total)) {
+      return refused();
+    }
+  }
+  return Millis(total);
+}
+
+std::string FormatDuration(Millis duration) {
+  const int64_t ms = duration.count();
+  for (const Unit& unit : {Unit{"h", 3'600'000}, Unit{"m", 60'000}, Unit{"s", 1000}}) {
+    if (ms != 0 && ms % unit.factor == 0) return fmt::format("{}{}", ms / unit.factor, unit.name);
+  }
+  return fmt::format("{}ms", ms);
+}
+
+absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
+  std::string_view rest = text;
+  int64_t number = 0;
+  int64_t bytes = 0;
+  std::string_view name;
+  const Unit* unit = nullptr;
+  if (!TakeTerm(rest, number, name) || !rest.empty() ||
+      (unit = FindUnit(kSizeUnits, name)) == nullptr ||
+      __builtin_mul_overflow(number, unit->factor, &bytes)) {
+    return InvalidArgument("'{}' is not a size; write for example 512KiB or 64MiB", text);
+  }
+  return bytes;
+}
+
+std::string FormatBytes(int64_t bytes) {
+  for (const Unit& unit : {Unit{"GiB", 1 << 30}, Unit{"MiB", 1 << 20}, Unit{"KiB", 1 << 10}}) {
+    if (bytes != 0 && bytes % unit.factor == 0)
+      return fmt::format("{}{}", bytes / unit.factor, unit.name);
+  }
+  return fmt::format("{}", bytes);
+}
+
+std::string FormatTimestamp(WallTime time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromChrono(time), absl::UTCTimeZone());
+}
+
+absl::StatusOr<WallTime> ParseTimestamp(std::string_view text) {
+  absl::Time time;
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_full, std::string(text), &time, &error)) {
+    return InvalidArgument("'{}' is not a time; write RFC 3339, for example 2026-01-31T12:00:00Z",
+                           text);
+  }
+  return absl::ToChronoTime(time);
+}
+
+}  // namespace lockstep

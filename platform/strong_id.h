@@ -1,0 +1,43 @@
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+// A string that means one thing: an EventId can't be passed where an OrderingKey is wanted.
+template <typename Tag>
+class StrongId {
+ public:
+  StrongId() = default;
+  explicit StrongId(std::string value) : value_(std::move(value)) {}
+
+  const std::string& value() const& { return value_; }
+  std::string value() && { return std::move(value_); }
+  bool empty() const { return value_.empty(); }
+
+  friend auto operator<=>(const StrongId&, const StrongId&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const StrongId& id) {
+    return H::combine(std::move(h), id.value_);
+  }
+
+ private:
+  std::string value_;
+};
+
+using EventId = StrongId<struct EventIdTag>;
+using OrderingKey = StrongId<struct OrderingKeyTag>;
+using ConsumerGroup = StrongId<struct ConsumerGroupTag>;
+using MessageId = StrongId<struct MessageIdTag>;
+
+}  // namespace lockstep
+
+template <typename Tag>
+struct std::hash<lockstep::StrongId<Tag>> {
+  size_t operator()(const lockstep::StrongId<Tag>& id) const {
+    return std::hash<std::string>()(id.value());
+  }
+};

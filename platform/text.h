@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+std::string_view Trim(std::string_view text);
+// The parts between `separator`s, trimmed, empty ones left out.
+std::vector<std::string> SplitList(std::string_view text, char separator);
+std::string ToUpper(std::string_view text);
+std::string Replace(std::string_view text, char from, char to);
+
+// At most `bytes` bytes of valid UTF-8 (a cut never falls inside a character).
+std::string Truncate(std::string_view text, size_t bytes);
+
+}  // namespace lockstep

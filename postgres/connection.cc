@@ -1,0 +1,369 @@
+#include "postgres/connection.h"
+
+#include <cctype>
+#include <pqxx/pqxx>
+#include <utility>
+
+#include "platform/database_address.h"
+#include "platform/duration.h"
+#include "platform/log.h"
+#include "platform/status.h"
+#include "platform/text.h"
+#include "postgres/identifier.h"
+#include "postgres/result_impl.h"
+#include "postgres/sql_error.h"
+
+namespace lockstep::postgres {
+namespace {
+
+constexpr char kConnectionLost[] = "08006";
+
+// libpqxx writes notices to stderr unless told otherwise; ours say nothing that a log line doesn't.
+#if PQXX_VERSION_MAJOR >= 7
+struct Silent {
+  explicit Silent(pqxx::connection& connection) {
+    connection.set_notice_handler([](pqxx::zview) noexcept {});
+  }
+};
+#else
+struct Silent : pqxx::errorhandler {
+  explicit Silent(pqxx::connection_base& connection) : pqxx::errorhandler(connection) {}
+  bool operator()(const char[]) noexcept override { return false; }
+};
+#endif
+
+// For the query of a URI, and for a value in quotes: a group's name may hold anything.
+std::string PercentEncoded(std::string_view value) {
+  std::string encoded;
+  for (const char c : value) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+std::string Escaped(std::string_view value) {
+  std::string escaped;
+  for (const char c : value) {
+    if (c == '\'' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string ConnectionString(const ConnectionOptions& options) {
+  const bool uri =
+      options.url.starts_with("postgres://") || options.url.starts_with("postgresql://");
+  std::string text = options.url;
+  // A password may hold a ?, which libpq allows: the query begins behind the @.
+  const size_t host = text.find_first_of("@/", std::min(text.find("://"), text.size()) + 3);
+  char separator =
+      text.find('?', host == std::string::npos || text[host] == '/' ? 0 : host) == std::string::npos
+          ? '?'
+          : '&';
+  const auto add = [&](std::string_view key, std::string_view value) {
+    if (text.find(fmt::format("{}=", key)) != std::string::npos) return;  // the user's word wins
+    if (uri) {
+      text += fmt::format("{}{}={}", separator, key, PercentEncoded(value));
+    } else {
+      text += fmt::format(" {}='{}'", key, Escaped(value));
+    }
+    separator = '&';
+  };
+  const int64_t seconds = std::max<int64_t>(2, options.connect_timeout.count() / 1000);
+  add("connect_timeout", fmt::format("{}", seconds));
+  add("application_name", options.application_name);
+  return text;
+}
+
+// The caller's settings, whatever the server or the role says. DateStyle and TimeZone make
+// timestamps readable by Result::Time.
+std::string SessionSettings(const ConnectionOptions& options) {
+  return fmt::format(
+      "SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
+      "SET synchronous_commit = on; "
+      "SET statement_timeout = {}; SET lock_timeout = {}; "
+      "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}",
+      options.statement_timeout.count(), options.lock_timeout.count(),
+      options.idle_in_transaction_timeout.count(), options.idle_session_timeout.count());
+}
+
+absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
+  // libpq names host, user and database; of an address that it can't read it quotes any part.
+  return SqlError(kConnectionLost,
+                  fmt::format("can't connect to Postgres: {}",
+                              ScrubPassword(Replace(Trim(what), '\n', ' '), options.url)));
+}
+
+}  // namespace
+
+struct Connection::Impl {
+  explicit Impl(const std::string& url) : connection(url), silent(connection) {}
+
+  template <typename Run>
+  absl::StatusOr<Result> Guard(Run run);
+
+  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params);
+  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params);
+
+  pqxx::connection connection;
+  Silent silent;
+  std::set<std::string, std::less<>> prepared;
+  std::set<std::string, std::less<>> known;  // have run: the server has them under their names
+  bool lost = false;
+#if PQXX_VERSION_MAJOR < 7
+  struct Receiver : pqxx::notification_receiver {
+    Receiver(pqxx::connection_base& c, const std::string& name, std::vector<Notification>& to)
+        : pqxx::notification_receiver(c, name), inbox(to) {}
+    void operator()(const std::string& payload, int) override {
+      inbox.push_back({channel(), payload});
+    }
+    std::vector<Notification>& inbox;
+  };
+  std::vector<std::unique_ptr<Receiver>> receivers;
+#endif
+  std::vector<Notification> notifications;
+};
+
+// libpqxx 6 gives some of its exceptions no SQLSTATE, and those of class 40 have no place for one.
+std::string_view StateOf(const pqxx::sql_error& error) {
+  if (!error.sqlstate().empty()) return error.sqlstate();
+  if (dynamic_cast<const pqxx::insufficient_privilege*>(&error) != nullptr) return "42501";
+  if (dynamic_cast<const pqxx::disk_full*>(&error) != nullptr) return "53100";
+  if (dynamic_cast<const pqxx::out_of_memory*>(&error) != nullptr) return "53200";
+  return kConnectionLost;
+}
+#if PQXX_VERSION_MAJOR < 7
+std::string_view StateOf(const pqxx::transaction_rollback& error) {
+  if (dynamic_cast<const pqxx::serialization_failure*>(&error) != nullptr) return "40001";
+  if (dynamic_cast<const pqxx::deadlock_detected*>(&error) != nullptr) return "40P01";
+  return "40000";
+}
+#endif
+
+// Runs something that calls libpqxx; its exceptions end here.
+template <typename Run>
+absl::StatusOr<Result> Connection::Impl::Guard(Run run) {
+  try {
+    return Result(std::make_shared<Result::Impl>(Result::Impl{run()}));
+  } catch (const pqxx::sql_error& e) {
+    // The server's last words to a session that it ends come as an ordinary error.
+    if (!connection.is_open()) lost = true;
+    return SqlError(StateOf(e), e.what());
+#if PQXX_VERSION_MAJOR < 7
+  } catch (const pqxx::transaction_rollback& e) {
+    return SqlError(StateOf(e), e.what());
+#endif
+  } catch (const pqxx::broken_connection& e) {
+    lost = true;
+    return SqlError(kConnectionLost, e.what());
+  } catch (const std::exception& e) {
+    if (!connection.is_open()) {
+      lost = true;
+      return SqlError(kConnectionLost, e.what());
+    }
+    return SqlError("XX000", e.what());
+  }
+}
+
+absl::StatusOr<Result> Connection::Impl::Execute(std::string_view sql, const Params& params) {
+  return Guard([&] {
+    pqxx::nontransaction run(connection);
+    if (params.values().empty()) return run.exec(std::string(sql));
+#if PQXX_VERSION_MAJOR >= 7
+    pqxx::params list;
+    list.reserve(params.values().size());
+    for (const auto& value : params.values()) list.append(value);
+#if PQXX_VERSION_MAJOR > 7 || PQXX_VERSION_MINOR >= 9
+    return run.exec(pqxx::zview(std::string(sql)), list);
+#else
+    return run.exec_params(pqxx::zview(std::string(sql)), list);
+#endif
+#else
+    std::vector<const char*> list;
+    for (const auto& value : params.values()) list.push_back(value ? value->c_str() : nullptr);
+    return run.exec_params(std::string(sql), pqxx::prepare::make_dynamic_params(list));
+#endif
+  });
+}
+
+absl::StatusOr<Result> Connection::Impl::Execute(const Statement& statement, const Params& params) {
+  auto result = Guard([&] {
+    const std::string name(statement.name);
+    if (!prepared.contains(statement.name)) {
+      connection.prepare(name, std::string(statement.sql));
+      prepared.insert(name);
+    }
+    pqxx::nontransaction run(connection);
+#if PQXX_VERSION_MAJOR >= 7
+    pqxx::params list;
+    list.reserve(params.values().size());
+    for (const auto& value : params.values()) list.append(value);
+#if PQXX_VERSION_MAJOR > 7 || PQXX_VERSION_MINOR >= 9
+    return run.exec(pqxx::prepped{name}, list);
+#else
+    return run.exec_prepared(pqxx::zview(name), list);
+#endif
+#else
+    std::vector<const char*> list;
+    for (const auto& value : params.values()) list.push_back(value ? value->c_str() : nullptr);
+    return run.exec_prepared(name, pqxx::prepare::make_dynamic_params(list));
+#endif
+  });
+  if (result.ok() && !known.contains(statement.name)) known.emplace(statement.name);
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOptions& options) {
+  std::unique_ptr<Impl> impl;
+  try {
+    impl = std::make_unique<Impl>(ConnectionString(options));
+#if PQXX_VERSION_MAJOR >= 7
+    impl->connection.set_verbosity(pqxx::error_verbosity::terse);
+#else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    // libpqxx 6 would reconnect in silence; there is no other way to forbid it.
+    impl->connection.activate();
+    impl->connection.inhibit_reactivation(true);
+#pragma GCC diagnostic pop
+    impl->connection.set_verbosity(pqxx::connection_base::terse);
+#endif
+  } catch (const std::exception& e) {
+    return ConnectError(options, e.what());
+  }
+  std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
+  RETURN_IF_ERROR(opened->Script(SessionSettings(options)));
+  return opened;
+}
+
+Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Connection::~Connection() = default;
+
+absl::StatusOr<Result> Connection::Execute(std::string_view sql, const Params& params) {
+  return impl_->Execute(sql, params);
+}
+absl::StatusOr<Result> Connection::Execute(const Statement& statement, const Params& params) {
+  return impl_->Execute(statement, params);
+}
+
+absl::Status Connection::Script(std::string_view sql) {
+  return impl_->Execute(sql, Params()).status();
+}
+
+absl::StatusOr<Transaction> Connection::Begin() {
+  RETURN_IF_ERROR(Execute("BEGIN").status());
+  return Transaction(this);
+}
+
+absl::StatusOr<Connection::Begun> Connection::Begin(std::string_view first) {
+  auto rows = Execute(fmt::format("BEGIN; {}", first));
+  if (rows.ok()) return Begun{Transaction(this), *std::move(rows)};
+  if (!broken()) Execute("ROLLBACK").status().IgnoreError();
+  return rows.status();
+}
+
+bool Connection::broken() const { return impl_->lost || !impl_->connection.is_open(); }
+int Connection::backend_pid() const { return impl_->connection.backendpid(); }
+std::string Connection::database() const { return impl_->connection.dbname(); }
+int Connection::socket() const { return impl_->connection.sock(); }
+
+absl::Status Connection::Listen(std::string_view channel) {
+#if PQXX_VERSION_MAJOR >= 7
+  return impl_
+      ->Guard([&] {
+        impl_->connection.listen(std::string(channel), [this](pqxx::notification event) {
+          impl_->notifications.push_back({std::string(event.channel), std::string(event.payload)});
+        });
+        return pqxx::result();
+      })
+      .status();
+#else
+  return impl_
+      ->Guard([&] {
+        impl_->receivers.push_back(std::make_unique<Impl::Receiver>(
+            impl_->connection, std::string(channel), impl_->notifications));
+        return pqxx::result();
+      })
+      .status();
+#endif
+}
+
+absl::StatusOr<std::vector<Notification>> Connection::TakeNotifications() {
+  const auto taken = impl_->Guard([&] {
+    impl_->connection.get_notifs();
+    return pqxx::result();
+  });
+  if (!taken.ok()) return taken.status();
+  return std::exchange(impl_->notifications, {});
+}
+
+Transaction::Transaction(Transaction&& other) noexcept
+    : connection_(std::exchange(other.connection_, nullptr)),
+      failed_(std::move(other.failed_)),
+      deferred_(std::move(other.deferred_)) {}
+
+Transaction::~Transaction() {
+  if (connection_ != nullptr) Rollback().IgnoreError();
+}
+
+absl::StatusOr<Result> Transaction::Execute(std::string_view sql, const Params& params) {
+  auto result = connection_->Execute(sql, params);
+  if (!result.ok()) failed_.Update(result.status());
+  return result;
+}
+
+absl::StatusOr<Result> Transaction::Execute(const Statement& statement, const Params& params) {
+  auto result = connection_->Execute(statement, params);
+  if (!result.ok()) failed_.Update(result.status());
+  return result;
+}
+
+absl::Status Transaction::Defer(const Statement& statement, const Params& params) {
+  // Only what the server knows already can be called by name.
+  if (!connection_->impl_->known.contains(statement.name)) {
+    return Execute(statement, params).status();
+  }
+  std::vector<std::string> values;
+  values.reserve(params.values().size());
+  for (const auto& value : params.values()) {
+    values.push_back(value ? QuoteLiteral(*value) : "NULL");
+  }
+  deferred_ +=
+      fmt::format("EXECUTE {}{}{}{}; ", QuoteIdentifier(statement.name), values.empty() ? "" : "(",
+                  fmt::join(values, ", "), values.empty() ? "" : ")");
+  return absl::OkStatus();
+}
+
+absl::Status Transaction::Savepoint(std::string_view name) {
+  return Execute("SAVEPOINT " + QuoteIdentifier(name)).status();
+}
+
+absl::Status Transaction::RollbackTo(std::string_view name) {
+  const auto undone = connection_->Execute("ROLLBACK TO SAVEPOINT " + QuoteIdentifier(name));
+  if (undone.ok()) failed_ = absl::OkStatus();
+  return undone.status();
+}
+
+absl::Status Transaction::Commit() {
+  // COMMIT of a failed transaction answers without an error, having rolled back.
+  if (!failed_.ok()) {
+    absl::Status failed = failed_;
+    Rollback().IgnoreError();
+    return failed;
+  }
+  Connection* const connection = std::exchange(connection_, nullptr);
+  const auto committed = connection->Execute(deferred_ + "COMMIT");
+  if (committed.ok()) return absl::OkStatus();
+  if (connection->broken()) return InDoubtError(MessageOf(committed.status()));
+  // A deferred statement that fails keeps the COMMIT from being run.
+  if (!deferred_.empty()) connection->Execute("ROLLBACK").status().IgnoreError();
+  return committed.status();
+}
+
+absl::Status Transaction::Rollback() {
+  Connection* const connection = std::exchange(connection_, nullptr);
+  if (connection == nullptr || connection->broken()) return absl::OkStatus();
+  return connection->Execute("ROLLBACK").status();
+}
+
+}  // namespace lockstep::postgres

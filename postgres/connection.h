@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/clock.h"
+#include "postgres/params.h"
+#include "postgres/result.h"
+
+namespace lockstep::postgres {
+
+struct ConnectionOptions {
+  std::string url;  // libpq's URI or key=value form
+  std::string application_name = "lockstep";
+  Millis connect_timeout{5'000};
+  Millis statement_timeout{30'000};  // 0 = none
+  Millis lock_timeout{0};            // 0 = none
+  Millis idle_in_transaction_timeout{60'000};
+  Millis idle_session_timeout{0};  // a session that its owner stops pinging is ended
+};
+
+// A statement that is prepared on first use on each connection. Made for constants:
+//   constexpr Statement kClaim{"claim", "UPDATE …"};
+struct Statement {
+  std::string_view name;  // unique among the statements of one connection
+  std::string_view sql;
+};
+
+struct Notification {
+  std::string channel;
+  std::string payload;
+};
+
+class Transaction;
+
+// One session. Owned by one thread, with all that came from it. Never reconnects by itself: a
+// session that broke stays broken (its locks, its LISTENs and its transaction are gone), and its
+// owner opens another. Errors are SqlError/InDoubtError statuses: see sql_error.h.
+class Connection {
+ public:
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const ConnectionOptions& options);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Outside a transaction each statement commits by itself.
+  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
+  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
+  // Several statements separated by semicolons, without parameters (migrations).
+  absl::Status Script(std::string_view sql);
+
+  // REQUIRES: no other transaction of this connection is open.
+  absl::StatusOr<Transaction> Begin();
+  // With its first statements (separated by semicolons, without parameters) in the same round trip;
+  // answers the last one's rows too.
+  struct Begun;
+  absl::StatusOr<Begun> Begin(std::string_view first);
+
+  bool broken() const;
+  int backend_pid() const;
+  std::string database() const;
+
+  // For LISTEN: what has arrived, without waiting; `socket` to wait on.
+  absl::Status Listen(std::string_view channel);
+  absl::StatusOr<std::vector<Notification>> TakeNotifications();
+  int socket() const;
+
+ private:
+  friend class Transaction;
+  struct Impl;
+  explicit Connection(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+// Work that commits together or not at all. Rolls back when destroyed uncommitted.
+class Transaction {
+ public:
+  Transaction(Transaction&& other) noexcept;
+  Transaction& operator=(Transaction&&) = delete;
+  ~Transaction();
+
+  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
+  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
+
+  // For a statement whose answer nobody needs: it is sent along with the COMMIT, in one round trip.
+  // Its failure is the commit's.
+  absl::Status Defer(const Statement& statement, const Params& params = {});
+
+  // Undoes what came after it, so that one bad row does not spoil the rest.
+  absl::Status Savepoint(std::string_view name);
+  absl::Status RollbackTo(std::string_view name);
+
+  // InDoubtError when the connection was lost before the answer came: it may have happened.
+  // A transaction in which a statement failed does not commit.
+  absl::Status Commit();
+  absl::Status Rollback();
+
+  Connection& connection() { return *connection_; }
+
+ private:
+  friend class Connection;
+  explicit Transaction(Connection* connection) : connection_(connection) {}
+
+  Connection* connection_;  // null once ended
+  absl::Status failed_;     // the first failure since Begin or the last RollbackTo
+  std::string deferred_;    // statements that go with the COMMIT, each with its semicolon
+};
+
+struct Connection::Begun {
+  Transaction transaction;
+  Result rows;
+};
+
+}  // namespace lockstep::postgres

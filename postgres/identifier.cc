@@ -1,0 +1,87 @@
+#include "postgres/identifier.h"
+
+#include "platform/status.h"
+
+namespace lockstep::postgres {
+namespace {
+
+constexpr size_t kMaxIdentifierBytes = 63;
+
+// Takes one identifier off the front of `text`; empty when there is none.
+std::string TakeIdentifier(std::string_view& text) {
+  std::string name;
+  if (text.empty() || text[0] != '"') {
+    const size_t end = std::min(text.find('.'), text.size());
+    name = text.substr(0, end);
+    text.remove_prefix(end);
+    return name;
+  }
+  size_t i = 1;
+  for (; i < text.size(); ++i) {
+    if (text[i] != '"') {
+      name += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == '"') {
+      name += text[++i];
+    } else {
+      break;
+    }
+  }
+  text.remove_prefix(std::min(i + 1, text.size()));
+  return name;
+}
+
+bool Usable(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxIdentifierBytes &&
+         name.find('\0') == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string QuoteLiteral(std::string_view value) {
+  // With a backslash in it, the form that means the same whatever standard_conforming_strings says.
+  const bool escapes = value.find('\\') != std::string_view::npos;
+  std::string quoted = escapes ? "E'" : "'";
+  quoted.reserve(value.size() + 3);
+  for (const char c : value) {
+    if (c == '\'' || c == '\\') quoted += c;
+    quoted += c;
+  }
+  quoted += '\'';
+  return quoted;
+}
+
+std::string QuoteIdentifier(std::string_view name) {
+  std::string quoted = "\"";
+  for (const char c : name) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+absl::StatusOr<QualifiedName> QualifiedName::Parse(std::string_view text) {
+  std::string_view rest = text;
+  QualifiedName parsed;
+  parsed.schema = TakeIdentifier(rest);
+  const bool dotted = rest.starts_with('.');
+  if (dotted) rest.remove_prefix(1);
+  parsed.name = TakeIdentifier(rest);
+  if (!dotted || !rest.empty() || !Usable(parsed.schema) || !Usable(parsed.name)) {
+    return InvalidArgument("'{}' does not name a table; write schema.table", text);
+  }
+  return parsed;
+}
+
+std::string QualifiedName::Quoted() const {
+  return QuoteIdentifier(schema) + "." + QuoteIdentifier(name);
+}
+
+std::string QualifiedName::ToString() const {
+  // Parse reads it back: a part with a dot or a quote in it needs its quotes.
+  const auto part = [](const std::string& text) {
+    return text.find_first_of(".\"") == std::string::npos ? text : QuoteIdentifier(text);
+  };
+  return part(schema) + "." + part(name);
+}
+
+}  // namespace lockstep::postgres

@@ -1,0 +1,123 @@
+#include "postgres/params.h"
+
+#include <fmt/compile.h>
+#include <fmt/format.h>
+
+#include "platform/duration.h"
+
+namespace lockstep::postgres {
+namespace {
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return 0;
+}
+
+}  // namespace
+
+std::string EncodeBytea(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex(2 + 2 * bytes.size(), '\\');
+  hex[1] = 'x';
+  char* out = hex.data() + 2;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    *out++ = kDigits[byte >> 4];
+    *out++ = kDigits[byte & 15];
+  }
+  return hex;
+}
+
+std::string DecodeBytea(std::string_view hex) {
+  if (!hex.starts_with("\\x")) return std::string(hex);
+  hex.remove_prefix(2);
+  std::string bytes(hex.size() / 2, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(HexDigit(hex[2 * i]) << 4 | HexDigit(hex[2 * i + 1]));
+  }
+  return bytes;
+}
+
+void Array::Separate() {
+  if (size_++ > 0) text_ += ',';
+}
+
+void Array::AddPlain(std::string_view value) {
+  Separate();
+  text_ += value;
+}
+
+void Array::AddNull() { AddPlain("NULL"); }
+
+void Array::Add(std::string_view value) {
+  Separate();
+  text_ += '"';
+  size_t done = 0;
+  for (size_t i = value.find_first_of("\"\\"); i != std::string_view::npos;
+       i = value.find_first_of("\"\\", i + 1)) {
+    text_ += value.substr(done, i - done);
+    text_ += '\\';
+    done = i;
+  }
+  text_ += value.substr(done);
+  text_ += '"';
+}
+
+void Array::Add(int64_t value) {
+  Separate();
+  fmt::format_to(std::back_inserter(text_), FMT_COMPILE("{}"), value);
+}
+
+void Array::Add(bool value) { AddPlain(value ? "t" : "f"); }
+void Array::Add(WallTime value) { Add(FormatTimestamp(value)); }
+
+void Array::AddBytea(std::string_view bytes) {
+  Separate();
+  // A backslash inside an array's quotes is doubled.
+  text_ += "\"\\";
+  text_ += EncodeBytea(bytes);
+  text_ += '"';
+}
+
+void Array::AddOptional(const std::optional<std::string>& value) {
+  if (value.has_value()) {
+    Add(*value);
+  } else {
+    AddNull();
+  }
+}
+
+Params& Params::Add(std::string_view value) {
+  values_.emplace_back(value);
+  return *this;
+}
+Params& Params::Add(int64_t value) {
+  values_.emplace_back(fmt::format("{}", value));
+  return *this;
+}
+Params& Params::Add(bool value) { return Add(value ? "t" : "f"); }
+Params& Params::Add(double value) {
+  values_.emplace_back(fmt::format("{}", value));
+  return *this;
+}
+Params& Params::Add(WallTime value) { return Add(FormatTimestamp(value)); }
+Params& Params::Add(const Array& value) {
+  values_.emplace_back(value.Text());
+  return *this;
+}
+Params& Params::Add(const std::optional<std::string>& value) {
+  values_.push_back(value);
+  return *this;
+}
+Params& Params::AddBytea(std::string_view bytes) {
+  values_.emplace_back(EncodeBytea(bytes));
+  return *this;
+}
+Params& Params::AddNull() {
+  values_.emplace_back(std::nullopt);
+  return *this;
+}
+
+}  // namespace lockstep::postgres

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platform/clock.h"
+
+namespace lockstep::postgres {
+
+// A bytea value in Postgres's hex form, for a parameter or an array element; and back.
+std::string EncodeBytea(std::string_view bytes);
+std::string DecodeBytea(std::string_view hex);
+
+// Builds the text of a Postgres array, element by element: `{"a","b",NULL}`. With it one parameter
+// carries a whole batch: `SELECT … FROM unnest($1::uuid[], $2::bigint[])`.
+class Array {
+ public:
+  explicit Array(size_t expected_bytes = 0) { text_.reserve(expected_bytes + 2); }
+
+  void Add(std::string_view value);
+  void Add(const char* value) { Add(std::string_view(value)); }  // else it would be a bool
+  void Add(int64_t value);
+  void Add(bool value);
+  void Add(WallTime value);
+  void AddBytea(std::string_view bytes);
+  void AddNull();
+  void AddOptional(const std::optional<std::string>& value);
+
+  // Elements that need no quoting (numbers, uuids known to be valid).
+  void AddPlain(std::string_view value);
+
+  size_t size() const { return size_; }
+  std::string Text() const { return text_ + "}"; }
+
+ private:
+  void Separate();
+
+  std::string text_ = "{";
+  size_t size_ = 0;
+};
+
+// The parameters $1, $2, … of one statement, as text (what libpqxx 6 and 7 have in common).
+class Params {
+ public:
+  Params& Add(std::string_view value);
+  Params& Add(const char* value) { return Add(std::string_view(value)); }
+  Params& Add(const std::string& value) { return Add(std::string_view(value)); }
+  Params& Add(int64_t value);
+  Params& Add(int value) { return Add(static_cast<int64_t>(value)); }
+  Params& Add(bool value);
+  Params& Add(double value);
+  Params& Add(WallTime value);
+  Params& Add(const Array& value);
+  Params& Add(const std::optional<std::string>& value);
+  Params& AddBytea(std::string_view bytes);
+  Params& AddNull();
+
+  const std::vector<std::optional<std::string>>& values() const { return values_; }
+
+ private:
+  std::vector<std::optional<std::string>> values_;
+};
+
+}  // namespace lockstep::postgres

@@ -1,0 +1,63 @@
+#include "postgres/result.h"
+
+#include <charconv>
+#include <pqxx/pqxx>
+#include <utility>
+
+#include "platform/duration.h"
+#include "postgres/params.h"
+#include "postgres/result_impl.h"
+
+namespace lockstep::postgres {
+
+Result::Result(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+int Result::rows() const { return static_cast<int>(impl_->result.size()); }
+int Result::columns() const { return static_cast<int>(impl_->result.columns()); }
+int64_t Result::affected_rows() const {
+  return static_cast<int64_t>(impl_->result.affected_rows());
+}
+bool Result::IsNull(int row, int column) const { return impl_->result[row][column].is_null(); }
+
+std::string_view Result::Text(int row, int column) const {
+  const auto field = impl_->result[row][column];
+  return {field.c_str(), static_cast<size_t>(field.size())};
+}
+
+std::optional<std::string> Result::Optional(int row, int column) const {
+  if (IsNull(row, column)) return std::nullopt;
+  return std::string(Text(row, column));
+}
+
+int64_t Result::Int(int row, int column) const {
+  const std::string_view text = Text(row, column);
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+double Result::Double(int row, int column) const {
+  const std::string_view text = Text(row, column);
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+bool Result::Bool(int row, int column) const { return Text(row, column) == "t"; }
+std::string Result::Bytes(int row, int column) const { return DecodeBytea(Text(row, column)); }
+
+WallTime Result::Time(int row, int column) const {
+  std::string text(Text(row, column));  // 2026-01-31 12:00:00.123456+00
+  if (text.size() > 10) text[10] = 'T';
+  if (text.ends_with("+00")) text.replace(text.size() - 3, 3, "Z");
+  return ParseTimestamp(text).value_or(WallTime());
+}
+
+int Result::Column(std::string_view name) const {
+  for (int i = 0; i < columns(); ++i) {
+    if (name == impl_->result.column_name(i)) return i;
+  }
+  return -1;
+}
+
+}  // namespace lockstep::postgres

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "projections/group_projector.h"
+
+// The side of GroupProjector that calls projections written in C++, and fences what they throw.
+namespace lockstep::projections {
+
+// Adds the projection's tables to the plan.
+absl::Status AddCode(std::shared_ptr<const Projection> projection, GroupPlan* plan);
+
+absl::Status MapCode(const GroupPlan& plan, const Event& event, MappedChange* change);
+
+absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction,
+                       const std::vector<const Change*>& changes, const ApplyOptions& options,
+                       std::vector<Outcome>* outcomes);
+
+}  // namespace lockstep::projections

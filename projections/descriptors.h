@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace google::protobuf {
+class Descriptor;
+class DescriptorPool;
+class DynamicMessageFactory;
+class EnumDescriptor;
+class FileDescriptor;
+class Message;
+}  // namespace google::protobuf
+
+namespace lockstep::projections {
+
+// The message types of one or more descriptor sets (`protoc --descriptor_set_out
+// --include_imports`), and messages of them to parse into. Loading is not thread-safe; afterwards
+// everything is.
+class Descriptors {
+ public:
+  Descriptors();
+  ~Descriptors();
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+  absl::Status LoadFile(const std::string& file);
+  absl::Status LoadSet(const std::string& serialized, const std::string& what);
+
+  bool empty() const { return files_.empty(); }
+  // By full name; null when there is none.
+  const google::protobuf::Descriptor* Find(const std::string& full_name) const;
+  const google::protobuf::EnumDescriptor* FindEnum(const std::string& full_name) const;
+  const std::vector<const google::protobuf::FileDescriptor*>& files() const { return files_; }
+  // Every top-level message type, by full name, for suggestions.
+  const std::vector<std::string>& names() const { return names_; }
+
+  // A message to parse into, from a stock (parsing into a used message reuses its memory); returned
+  // to the stock when the lease ends. Safe from any thread.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept;
+    Lease& operator=(Lease&& other) noexcept;
+    ~Lease();
+    google::protobuf::Message& operator*() const { return *message_; }
+    google::protobuf::Message* operator->() const { return message_.get(); }
+
+   private:
+    friend class Descriptors;
+    const Descriptors* owner_ = nullptr;  // null = not to be returned
+    std::unique_ptr<google::protobuf::Message> message_;
+  };
+  // `bytes`: how much will be parsed. A giant's message is not kept: its memory would stay for
+  // good.
+  Lease Take(const google::protobuf::Descriptor* type, size_t bytes) const;
+
+ private:
+  void Return(std::unique_ptr<google::protobuf::Message> message) const;
+
+  std::unique_ptr<google::protobuf::DescriptorPool> pool_;
+  std::unique_ptr<google::protobuf::DynamicMessageFactory> factory_;
+  std::vector<std::string> names_;
+  std::vector<const google::protobuf::FileDescriptor*> files_;
+
+  mutable std::mutex mu_;
+  mutable std::unordered_map<const google::protobuf::Descriptor*,
+                             std::vector<std::unique_ptr<google::protobuf::Message>>>
+      stock_;
+};
+
+}  // namespace lockstep::projections

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace lockstep::publisher {
+
+// What a failed dispatch says about whom (DESIGN §5). Decided here and nowhere else.
+enum class Fault {
+  kOutage,     // the bus, or this topic: unreachable, missing, forbidden. Spends no attempt
+  kRefused,    // INVALID_ARGUMENT: one row of the request is at fault, for good
+  kBehind,     // ABORTED: an earlier row of its key failed
+  kCancelled,  // we are stopping
+  kKnown,      // ALREADY_EXISTS: the bus has the event already, so it is as good as published
+  kRow,        // anything else blames the row: spends an attempt
+};
+
+Fault FaultOf(const absl::Status& status);
+std::string_view Name(Fault fault);
+
+// CONTRACT §7: PROVIDER.UNAVAILABLE, TX.TIMEOUT, …
+std::string_view ErrorCode(const absl::Status& status);
+
+// What is kept in last_error: the status's code and words, at most `max_bytes` of UTF-8. Any
+// stretch of `payload` that the other side quoted is taken out.
+std::string ErrorSummary(const absl::Status& status, std::string_view payload, int max_bytes);
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,312 @@
+#include "publisher/outbox_store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "platform/defect.h"
+#include "platform/status.h"
+#include "postgres/sql_error.h"
+#include "publisher/outbox_sql.h"
+
+namespace lockstep::publisher {
+namespace {
+
+using postgres::Array;
+using postgres::Params;
+using postgres::Result;
+using postgres::Statement;
+
+Array Ints(const std::vector<int>& values) {
+  Array array;
+  for (const int value : values) array.Add(int64_t{value});
+  return array;
+}
+
+Array Sequences(const std::vector<int64_t>& values) {
+  Array array(values.size() * 10);
+  for (const int64_t value : values) array.Add(value);
+  return array;
+}
+
+Array Texts(const std::vector<std::string>& values) {
+  Array array;
+  for (const std::string& value : values) array.Add(std::string_view(value));
+  return array;
+}
+
+std::vector<int64_t> FirstColumn(const Result& result) {
+  std::vector<int64_t> values;
+  values.reserve(result.rows());
+  for (int i = 0; i < result.rows(); ++i) values.push_back(result.Int(i, 0));
+  return values;
+}
+
+// The columns behind the first four of kClaim.
+OutboxRow ReadRow(const Result& result, int i, const std::string& token) {
+  OutboxRow row;
+  int c = 4;
+  row.sequence = result.Int(i, c++);
+  row.event_id = EventId(std::string(result.Text(i, c++)));
+  row.tenant_id = result.Optional(i, c++);
+  row.topic = result.Text(i, c++);
+  row.aggregate_type = result.Text(i, c++);
+  row.aggregate_id = result.Text(i, c++);
+  row.event_type = result.Text(i, c++);
+  row.version = result.Int(i, c++);
+  row.schema_version = result.Int(i, c++);
+  row.payload = result.Bytes(i, c++);
+  row.content_type = result.Text(i, c++);
+  row.attributes = result.Text(i, c++);
+  row.traceparent = result.Optional(i, c++);
+  row.tracestate = result.Optional(i, c++);
+  row.occurred_at = result.Text(i, c++);
+  row.created_at = result.Time(i, c++);
+  row.attempts = static_cast<int>(result.Int(i, c++));
+  row.shard = static_cast<int>(result.Int(i, c++));
+  row.first_claim = result.Bool(i, c++);
+  row.lock_token = token;
+  return row;
+}
+
+}  // namespace
+
+// The statements with the table's name in them. Prepared names carry the outbox's oid, for one
+// connection may serve several.
+struct OutboxStore::Sql {
+  struct Text {
+    std::string name;
+    std::string sql;
+    operator Statement() const { return {name, sql}; }  // NOLINT: that is what it is for
+  };
+  Sql(const postgres::QualifiedName& table, int64_t the_oid)
+      : quoted(table.Quoted()), oid(the_oid) {}
+  Text Make(const char* name, const char* sql) const {
+    Text text{fmt::format("{} {}", name, oid), fmt::format(fmt::runtime(sql), quoted)};
+    if (defect::On("drop-lease-guard")) {
+      constexpr std::string_view kGuard = " AND t.lock_token = m.token";
+      if (const size_t at = text.sql.find(kGuard); at != std::string::npos) {
+        text.sql.erase(at, kGuard.size());
+      }
+    }
+    return text;
+  }
+
+  std::string quoted;
+  int64_t oid;
+  Text claim = Make("claim", outbox_sql::kClaim);
+  Text mark = Make("mark", outbox_sql::kMark);
+  Text fail = Make("fail", outbox_sql::kFail);
+  Text renew = Make("renew", outbox_sql::kRenew);
+  Text release_behind = Make("release_behind", outbox_sql::kReleaseBehind);
+  Text audit_lost = Make("audit_lost", outbox_sql::kAuditLost);
+  Text next_due = Make("next_due", outbox_sql::kNextDue);
+  Text position = Make("position", outbox_sql::kPosition);
+  Text clean_published = Make("clean_published", outbox_sql::kCleanPublished);
+  Text clean_dead = Make("clean_dead", outbox_sql::kCleanDead);
+};
+
+OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table)
+    : connection_(connection), name_(table.ToString()) {}
+
+absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
+    postgres::Connection& connection, const postgres::QualifiedName& table) {
+  std::unique_ptr<OutboxStore> store(new OutboxStore(connection, table));
+  RETURN_IF_ERROR(connection.Script(outbox_sql::kSession));
+  const auto found = connection.Execute(outbox_sql::kFind, Params().Add(table.Quoted()));
+  if (!found.ok() && postgres::SqlState(found.status()).starts_with("42")) {
+    if (postgres::SqlState(found.status()) == "42501") return found.status();  // a missing right
+    return FailedPrecondition(
+        "database {} has no outboxes yet: run lockstepctl migrate up, then lockstepctl outbox "
+        "create {}",
+        connection.database(), table.ToString());
+  }
+  if (!found.ok()) return found.status();
+  if (found->empty()) {
+    return FailedPrecondition(
+        "{} is not an outbox in database {}: make it with lockstepctl outbox create {}",
+        table.ToString(), connection.database(), table.ToString());
+  }
+  store->oid_ = found->Int(0, 0);
+  store->sql_ = std::make_shared<const Sql>(table, store->oid_);
+  store->shards_ = static_cast<int>(found->Int(0, 1));
+  store->channel_ = found->Text(0, 2);
+  return store;
+}
+
+absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimCursor& cursor) {
+  ASSIGN_OR_RETURN(const Result result,
+                   connection_.Execute(sql_->claim, Params()
+                                                        .Add(request.token)
+                                                        .Add(request.owner)
+                                                        .Add(request.lock_ttl.count())
+                                                        .Add(request.rows)
+                                                        .Add(Ints(request.shards))
+                                                        .Add(request.shard_count)
+                                                        .Add(cursor.available_at)
+                                                        .Add(cursor.sequence)
+                                                        .Add(Texts(request.live_tokens))
+                                                        .Add(Texts(request.paused_topics))
+                                                        .Add(request.dead_blocks)));
+  Claim claim;
+  claim.candidates = static_cast<int>(result.Int(0, 0));
+  claim.a_second_ago = result.Text(0, 3);
+  if (claim.candidates > 0) {
+    cursor.available_at = result.Text(0, 1);
+    cursor.sequence = result.Int(0, 2);
+  }
+  for (int i = 0; i < result.rows() && !result.IsNull(i, 4); ++i) {
+    claim.rows.push_back(ReadRow(result, i, request.token));
+  }
+  return claim;
+}
+
+absl::StatusOr<std::vector<int64_t>> OutboxStore::Settle(const Statement& statement,
+                                                         const Params& params,
+                                                         const std::vector<int64_t>& unblocking) {
+  if (unblocking.empty()) {
+    ASSIGN_OR_RETURN(const Result result, connection_.Execute(statement, params));
+    return FirstColumn(result);
+  }
+  // Together, or a crash in between would leave the followers held until the safety net finds them.
+  ASSIGN_OR_RETURN(auto transaction, connection_.Begin());
+  ASSIGN_OR_RETURN(const Result result, transaction.Execute(statement, params));
+  RETURN_IF_ERROR(
+      transaction.Execute(sql_->release_behind, Params().Add(Sequences(unblocking))).status());
+  RETURN_IF_ERROR(transaction.Commit());
+  return FirstColumn(result);
+}
+
+absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
+    const std::vector<PublishedRow>& rows, const std::vector<int64_t>& unblocking) {
+  Array sequences(rows.size() * 10);
+  Array tokens(rows.size() * 40);
+  Array message_ids(rows.size() * 20);
+  for (const PublishedRow& row : rows) {
+    sequences.Add(row.sequence);
+    tokens.AddPlain(row.lock_token);
+    if (row.message_id.empty()) {
+      message_ids.AddNull();
+    } else {
+      message_ids.Add(std::string_view(row.message_id));
+    }
+  }
+  return Settle(sql_->mark, Params().Add(sequences).Add(tokens).Add(message_ids), unblocking);
+}
+
+absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
+    const std::vector<RowFailure>& rows, const std::vector<int64_t>& unblocking) {
+  Array sequences;
+  Array tokens;
+  Array spent;
+  Array delays;
+  Array errors;
+  Array codes;
+  Array dead;
+  for (const RowFailure& row : rows) {
+    sequences.Add(row.sequence);
+    tokens.AddPlain(row.lock_token);
+    spent.Add(int64_t{row.spent_attempts});
+    delays.Add(row.delay.has_value() ? row.delay->count() : -1);
+    errors.AddOptional(row.error.empty() ? std::nullopt : std::optional(row.error));
+    codes.AddOptional(row.code.empty() ? std::nullopt : std::optional(row.code));
+    dead.Add(row.dead);
+  }
+  return Settle(
+      sql_->fail,
+      Params().Add(sequences).Add(tokens).Add(spent).Add(delays).Add(errors).Add(codes).Add(dead),
+      unblocking);
+}
+
+absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<PublishedRow>& rows) {
+  Array sequences;
+  Array tokens;
+  for (const PublishedRow& row : rows) {
+    sequences.Add(row.sequence);
+    tokens.AddPlain(row.lock_token);
+  }
+  return Settle(sql_->renew, Params().Add(sequences).Add(tokens), {});
+}
+
+absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
+    const std::vector<int64_t>& sequences, const std::string& owner) {
+  ASSIGN_OR_RETURN(
+      const Result result,
+      connection_.Execute(sql_->audit_lost,
+                          Params().Add(sql_->quoted).Add(Sequences(sequences)).Add(owner)));
+  std::map<int64_t, std::string> states;
+  for (int i = 0; i < result.rows(); ++i) states[result.Int(i, 0)] = result.Text(i, 1);
+  return states;
+}
+
+absl::StatusOr<int64_t> OutboxStore::ReleaseHeld(bool dead_blocks) {
+  ASSIGN_OR_RETURN(
+      const Result result,
+      connection_.Execute(outbox_sql::kReleaseHeld, Params().Add(sql_->quoted).Add(dead_blocks)));
+  return result.Int(0, 0);
+}
+
+absl::StatusOr<std::optional<Millis>> OutboxStore::NextDue(const ClaimRequest& request,
+                                                           const ClaimCursor& floor) {
+  ASSIGN_OR_RETURN(const Result result,
+                   connection_.Execute(sql_->next_due, Params()
+                                                           .Add(Ints(request.shards))
+                                                           .Add(request.shard_count)
+                                                           .Add(request.lock_ttl.count())
+                                                           .Add(floor.available_at)));
+  if (result.IsNull(0, 0)) return std::nullopt;
+  return std::optional(Millis(std::max<int64_t>(0, result.Int(0, 0)) + 1));
+}
+
+absl::StatusOr<OutboxStore::Backlog> OutboxStore::CountBacklog(postgres::Connection& connection,
+                                                               const postgres::QualifiedName& table,
+                                                               int64_t at_most) {
+  ASSIGN_OR_RETURN(
+      const Result result,
+      connection.Execute(fmt::format(outbox_sql::kBacklog, table.Quoted()), Params().Add(at_most)));
+  return Backlog{result.Int(0, 0), result.Int(0, 1)};
+}
+
+absl::StatusOr<int64_t> OutboxStore::CountRetries(postgres::Connection& connection,
+                                                  const postgres::QualifiedName& table) {
+  ASSIGN_OR_RETURN(const Result result,
+                   connection.Execute(fmt::format(outbox_sql::kRetries, table.Quoted())));
+  return result.Int(0, 0);
+}
+
+absl::StatusOr<int64_t> OutboxStore::Position() {
+  ASSIGN_OR_RETURN(const Result result, connection_.Execute(sql_->position));
+  return result.Int(0, 0);
+}
+
+absl::StatusOr<bool> OutboxStore::TryWakeLocks(const std::vector<int>& shards) {
+  ASSIGN_OR_RETURN(const Result result, connection_.Execute(outbox_sql::kTryWakeLocks,
+                                                            Params().Add(oid_).Add(Ints(shards))));
+  std::vector<int> taken;
+  for (int i = 0; i < result.rows(); ++i) {
+    if (result.Bool(i, 1)) taken.push_back(static_cast<int>(result.Int(i, 0)));
+  }
+  if (taken.size() == shards.size()) return true;
+  RETURN_IF_ERROR(WakeUnlock(taken));
+  return false;
+}
+
+absl::Status OutboxStore::WakeUnlock(const std::vector<int>& shards) {
+  if (shards.empty()) return absl::OkStatus();
+  return connection_.Execute(outbox_sql::kWakeUnlock, Params().Add(oid_).Add(Ints(shards)))
+      .status();
+}
+
+absl::StatusOr<int64_t> OutboxStore::CleanPublished(Millis age, int rows) {
+  ASSIGN_OR_RETURN(const Result result,
+                   connection_.Execute(sql_->clean_published, Params().Add(age.count()).Add(rows)));
+  return result.affected_rows();
+}
+
+absl::StatusOr<int64_t> OutboxStore::CleanDead(Millis age, int rows) {
+  ASSIGN_OR_RETURN(const Result result,
+                   connection_.Execute(sql_->clean_dead, Params().Add(age.count()).Add(rows)));
+  return result.affected_rows();
+}
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,369 @@
+#include "publisher/relay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "platform/status.h"
+
+namespace lockstep::publisher {
+namespace {
+
+// How long answers under way are waited for before the sleep protocol is worth its queries.
+constexpr Millis kAnswerGrace{20};
+
+std::string NewToken() {
+  thread_local std::mt19937_64 engine(std::random_device{}());
+  const uint64_t high = engine();
+  const uint64_t low = engine();
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", high >> 32, (high >> 16) & 0xffff,
+                     high & 0xfff, 0x8000 | ((low >> 48) & 0x3fff), low & 0xffffffffffff);
+}
+
+}  // namespace
+
+Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatcher,
+             RelayEvents& events)
+    : options_(std::move(options)),
+      environment_(std::move(environment)),
+      dispatcher_(dispatcher),
+      events_(events),
+      reconnect_(RetryPolicy{.max_attempts = 0, .base = Millis(250), .cap = Millis(15'000)},
+                 environment_.random),
+      settlement_(environment_.instance, events),
+      pauses_(options_.retry, environment_.random),
+      sleeper_(options_.poll_floor, options_.poll_interval, environment_.random),
+      health_(absl::UnavailableError("starting")) {
+  NoteTurn();
+}
+
+Relay::~Relay() { Stop(); }
+
+absl::Status Relay::Start() {
+  return thread_.Start([this] { Run(); });
+}
+
+void Relay::Stop() {
+  thread_.Stop([this] {
+    stop_ = true;
+    mailbox_->Wake();
+  });
+}
+
+int64_t Relay::SetShards(std::vector<int> shards, int count) {
+  int64_t change = 0;
+  {
+    std::scoped_lock lock(mu_);
+    new_shards_ = {std::move(shards), count};
+    change = ++changes_;
+  }
+  mailbox_->Wake();
+  return change;
+}
+
+void Relay::StandBy() {
+  NoteStuck(absl::UnavailableError("another publisher relays it, and this one stands by"));
+}
+
+bool Relay::LeftBehind(int64_t change) const {
+  std::scoped_lock lock(mu_);
+  return followed_ >= change && !leaving_;
+}
+
+absl::Status Relay::health() const {
+  std::scoped_lock lock(mu_);
+  return health_;
+}
+
+absl::Status Relay::WaitUntilDrained() {
+  std::unique_lock lock(mu_);
+  // Two rounds: the first may have begun before the caller's rows were there.
+  const int64_t enough = idle_turns_ + 2;
+  const int64_t too_many = stuck_turns_ + 2;
+  idle_changed_.wait(lock, [&] {
+    return gave_up_ || (idle_ && idle_turns_ >= enough) || stuck_turns_ >= too_many;
+  });
+  if (gave_up_) return Unavailable("{} was not drained: it was stopped", options_.table);
+  if (stuck_turns_ < too_many) return absl::OkStatus();
+  return Unavailable("{} was not drained: {}", options_.table, lockstep::MessageOf(stuck_));
+}
+
+void Relay::SetHealth(absl::Status health) {
+  std::scoped_lock lock(mu_);
+  health_ = std::move(health);
+}
+
+void Relay::NoteTurn() { last_turn_ = environment_.clock->Steady().time_since_epoch().count(); }
+
+void Relay::NoteIdle(bool idle) {
+  std::scoped_lock lock(mu_);
+  idle_ = idle;
+  if (idle) ++idle_turns_;
+  idle_changed_.notify_all();
+}
+
+void Relay::NoteStuck(absl::Status why) {
+  std::scoped_lock lock(mu_);
+  stuck_ = std::move(why);
+  ++stuck_turns_;
+  idle_changed_.notify_all();
+}
+
+void Relay::Run() {
+  while (!stop_) {
+    NoteTurn();
+    TakeShards();
+    FollowOptions();
+    if (!Connect()) continue;
+    const absl::Status turned = Turn();
+    if (turned.ok()) {
+      reconnect_.Reset();
+      database_failures_ = 0;
+      continue;
+    }
+    events_.OnDatabaseError(turned);
+    SetHealth(turned);
+    if (++database_failures_ > 1) NoteStuck(turned);
+    // Whatever it was: a fresh session has no half-done state.
+    store_.reset();
+    connection_.reset();
+    sleeper_.Forget();
+    plan_ = {};
+    mailbox_->Wait(-1, reconnect_.Next());
+  }
+  Finish();
+  std::scoped_lock lock(mu_);
+  gave_up_ = true;
+  idle_changed_.notify_all();
+}
+
+bool Relay::Connect() {
+  if (store_ != nullptr) return true;
+  postgres::ConnectionOptions options;
+  options.url = environment_.database;
+  options.application_name = "lockstep-publisher";
+  options.statement_timeout = Millis(20'000);  // below the watchdog's patience
+  auto opened = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(connection_, postgres::Connection::Open(options));
+    ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options_.table));
+    ASSIGN_OR_RETURN(store_, OutboxStore::Open(*connection_, table));
+    return connection_->Listen(store_->channel());
+  }();
+  if (opened.ok()) {
+    SetHealth(absl::OkStatus());
+    return true;
+  }
+  store_.reset();
+  connection_.reset();
+  events_.OnDatabaseError(opened);
+  if (++database_failures_ > 1) NoteStuck(opened);
+  SetHealth(std::move(opened));
+  TakeAnswers();
+  mailbox_->Wait(-1, reconnect_.Next());
+  return false;
+}
+
+absl::Status Relay::Turn() {
+  TakeAnswers();
+  RETURN_IF_ERROR(Settle());
+  RETURN_IF_ERROR(RenewLeases());
+  const bool room = queues_.waiting() + rows_under_way_ + options_.batch_size <=
+                    static_cast<size_t>(std::max(options_.max_in_flight, options_.batch_size));
+  more_ = false;
+  if (room && !shards_.empty()) RETURN_IF_ERROR(Claim());
+  Send();
+  if (more_) return absl::OkStatus();
+  if (!room) {
+    mailbox_->Wait(-1, options_.lock_ttl / 6);
+    return absl::OkStatus();
+  }
+  return Rest();
+}
+
+ClaimRequest Relay::NewClaimRequest() const {
+  ClaimRequest request;
+  request.token = NewToken();
+  request.owner = environment_.instance;
+  request.lock_ttl = options_.lock_ttl;
+  request.rows = options_.batch_size;
+  request.shards = shards_;
+  request.shard_count = shard_count_;
+  for (const auto& [token, rows] : live_tokens_) request.live_tokens.push_back(token);
+  request.paused_topics = pauses_.Paused(environment_.clock->Steady());
+  request.dead_blocks = options_.on_dead == OnDead::kHoldKey;
+  return request;
+}
+
+absl::Status Relay::Claim() {
+  const SteadyTime before = environment_.clock->Steady();
+  const ClaimRequest request = NewClaimRequest();
+  ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
+  more_ = claim.candidates >= request.rows;
+  plan_.Looked(before, environment_.clock->Steady(), more_, claim.a_second_ago);
+  if (claim.rows.empty()) return absl::OkStatus();
+  live_tokens_[request.token] = static_cast<int>(claim.rows.size());
+  events_.OnClaimed(claim.rows);
+  NoteIdle(false);
+  queues_.Add(std::move(claim.rows), before);
+  Send();
+  return sleeper_.Awake(*store_);
+}
+
+void Relay::Send() {
+  while (static_cast<int>(under_way_.size()) < options_.max_requests) {
+    auto entries = queues_.Next(KeyQueues::Limits());
+    if (!entries.has_value()) return;
+    std::vector<RowPtr> rows;
+    rows.reserve(entries->size());
+    for (const KeyQueues::Entry& entry : *entries) rows.push_back(entry.row);
+    const std::string topic = rows.front()->topic;
+    const int64_t id = next_request_++;
+    rows_under_way_ += rows.size();
+    under_way_[id] = {*std::move(entries), environment_.clock->Steady()};
+    dispatcher_.Dispatch(options_.table, topic, std::move(rows),
+                         [mailbox = mailbox_, id](std::vector<DispatchResult> results) {
+                           mailbox->Post({id, std::move(results)});
+                         });
+  }
+}
+
+absl::Status Relay::Settle() {
+  if (settlement_.empty()) return absl::OkStatus();
+  return settlement_.Write(*store_, [this](const OutboxRow& row) {
+    const auto live = live_tokens_.find(row.lock_token);
+    if (live != live_tokens_.end() && --live->second == 0) live_tokens_.erase(live);
+  });
+}
+
+absl::Status Relay::RenewLeases() {
+  const SteadyTime now = environment_.clock->Steady();
+  const auto due = [&](const KeyQueues::Entry& entry) {
+    return now - entry.leased_at >= options_.lock_ttl / 3;
+  };
+  if (now - oldest_lease_ < options_.lock_ttl / 6) return absl::OkStatus();
+  oldest_lease_ = now;  // of the next look
+  // A lease that ended while the database was away may be another's: its rows, and all of that
+  // claim, are no longer "in hand" for the claim rule.
+  auto lapsed = queues_.TakeWaiting(
+      [&](const KeyQueues::Entry& entry) { return now - entry.leased_at >= options_.lock_ttl; });
+  for (const KeyQueues::Entry& entry : lapsed) live_tokens_.erase(entry.row->lock_token);
+  std::vector<PublishedRow> rows;
+  std::vector<KeyQueues::Entry*> renewed;
+  const auto note = [&](KeyQueues::Entry& entry) {
+    if (!due(entry)) return;
+    rows.push_back({entry.row->sequence, entry.row->lock_token, ""});
+    renewed.push_back(&entry);
+  };
+  queues_.ForEachWaiting(note);
+  for (auto& [id, request] : under_way_) {
+    for (KeyQueues::Entry& entry : request.entries) note(entry);
+  }
+  if (rows.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto kept, store_->Renew(rows));
+  const std::set<int64_t> ours(kept.begin(), kept.end());
+  std::set<int64_t> lost;
+  for (KeyQueues::Entry* entry : renewed) {
+    if (ours.contains(entry->row->sequence)) {
+      entry->leased_at = now;
+    } else {
+      lost.insert(entry->row->sequence);
+    }
+  }
+  if (lost.empty()) return absl::OkStatus();
+  auto dropped = queues_.TakeWaiting(
+      [&](const KeyQueues::Entry& entry) { return lost.contains(entry.row->sequence); });
+  // Given back by its token: one that is lost is counted there.
+  GiveBack(std::move(dropped), Millis(0));
+  return absl::OkStatus();
+}
+
+absl::Status Relay::Rest() {
+  const bool in_hand = !under_way_.empty() || queues_.waiting() > 0 || !settlement_.empty();
+  if (in_hand && mailbox_->Wait(-1, kAnswerGrace)) return absl::OkStatus();
+  const ClaimRequest request = NewClaimRequest();
+  std::optional<Millis> at_most = pauses_.NextEnd(environment_.clock->Steady());
+  if (in_hand) at_most = std::min(at_most.value_or(options_.lock_ttl / 6), options_.lock_ttl / 6);
+  if (const auto start = plan_.UntilStart(environment_.clock->Steady()); start.has_value()) {
+    at_most = std::min(at_most.value_or(*start), *start);
+  }
+  if (!in_hand && plan_.whole()) {
+    if (request.paused_topics.empty()) {
+      NoteIdle(!shards_.empty());
+    } else {
+      NoteStuck(outage_);
+    }
+  }
+  return sleeper_.Rest(*store_, *mailbox_, request, plan_.floor(), at_most, [this] {
+    NoteTurn();
+    return !stop_;
+  });
+}
+
+void Relay::Reconfigure(const RelayOptions& fresh) {
+  std::scoped_lock lock(mu_);
+  new_options_ = fresh;
+}
+
+void Relay::FollowOptions() {
+  std::scoped_lock lock(mu_);
+  if (!new_options_.has_value()) return;
+  options_.batch_size = new_options_->batch_size;
+  options_.max_in_flight = new_options_->max_in_flight;
+  options_.max_requests = new_options_->max_requests;
+  options_.retry = new_options_->retry;
+  options_.poll_interval = new_options_->poll_interval;
+  sleeper_.SetLongestPoll(options_.poll_interval);
+  new_options_.reset();
+}
+
+void Relay::TakeShards() {
+  std::optional<std::pair<std::vector<int>, int>> fresh;
+  int64_t change = 0;
+  {
+    std::scoped_lock lock(mu_);
+    fresh.swap(new_shards_);
+    change = changes_;
+    if (!fresh.has_value() && !leaving_) return;
+  }
+  if (fresh.has_value()) {
+    shards_ = std::move(fresh->first);
+    shard_count_ = fresh->second;
+    plan_ = {};
+    owns_first_ = std::find(shards_.begin(), shards_.end(), 0) != shards_.end();
+    events_.OnShards(shards_, shard_count_);
+    GiveBack(queues_.TakeWaiting([&](const KeyQueues::Entry& entry) { return !Mine(entry); }),
+             Millis(0));
+  }
+  bool leaving = !settlement_.empty();  // of which shard is not worth knowing
+  for (const auto& [id, request] : under_way_) {
+    leaving = leaving || !std::all_of(request.entries.begin(), request.entries.end(),
+                                      [&](const auto& entry) { return Mine(entry); });
+  }
+  std::scoped_lock lock(mu_);
+  followed_ = change;
+  leaving_ = leaving;
+}
+
+bool Relay::Mine(const KeyQueues::Entry& entry) const {
+  return std::find(shards_.begin(), shards_.end(), entry.row->shard) != shards_.end();
+}
+
+void Relay::Finish() {
+  GiveBack(queues_.TakeWaiting([](const KeyQueues::Entry&) { return true; }), Millis(0));
+  const SteadyTime end = std::chrono::steady_clock::now() + environment_.stop_timeout;
+  while (!under_way_.empty() && std::chrono::steady_clock::now() < end) {
+    mailbox_->Wait(-1, Millis(100));
+    TakeAnswers();
+    GiveBack(queues_.TakeWaiting([](const KeyQueues::Entry&) { return true; }), Millis(0));
+  }
+  if (store_ != nullptr) {
+    if (const absl::Status settled = Settle(); !settled.ok()) events_.OnDatabaseError(settled);
+  }
+  store_.reset();
+  connection_.reset();
+}
+
+}  // namespace lockstep::publisher

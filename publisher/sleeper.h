@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/retry_policy.h"
+#include "publisher/mailbox.h"
+#include "publisher/outbox_store.h"
+
+namespace lockstep::publisher {
+
+// How a relay waits for work (DESIGN §5, wake). NOTIFY is a hint, the poll is the truth.
+//
+// To sleep, it takes the wake lock of each of its shards; the relay then looks once more, and only
+// when that look finds nothing does it wait. A writer that fails to share the lock notifies. One
+// that shares it keeps us from sleeping until its transaction ends. Owned by the relay's thread.
+class Sleeper {
+ public:
+  Sleeper(Millis floor, Millis cap, Backoff::Random random);
+
+  // Work was found: the next wait is short again, and writers need not notify.
+  absl::Status Awake(OutboxStore& store);
+
+  // Called after a look that found nothing. The first time it takes the locks and returns at once,
+  // so that the caller looks again; then it waits: for a notification, the mailbox, `at_most`, or
+  // the poll. `floor`: where that look began. `tick` is called at least every second meanwhile.
+  absl::Status Rest(OutboxStore& store, Mailbox& mailbox, const ClaimRequest& request,
+                    const ClaimCursor& floor, std::optional<Millis> at_most,
+                    const std::function<bool()>& tick);
+
+  // The session is gone, and its locks with it.
+  void Forget() { armed_.clear(); }
+
+  void SetLongestPoll(Millis cap) { policy_.cap = cap; }
+
+  bool armed() const { return !armed_.empty(); }
+
+ private:
+  absl::StatusOr<bool> Notified(OutboxStore& store);
+
+  RetryPolicy policy_;
+  Backoff::Random random_;
+  int rests_ = 0;
+  int writer_rests_ = 0;    // in a row, because somebody was writing
+  std::vector<int> armed_;  // shards whose wake locks we hold
+};
+
+}  // namespace lockstep::publisher

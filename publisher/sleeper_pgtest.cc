@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "publisher/sleeper.h"
+#include "publisher/testing/relay_test.h"
+
+namespace lockstep::publisher {
+namespace {
+
+// The poll can't help: with it every 30 s, what is published at once was announced.
+RelayOptions Sleepy() {
+  RelayOptions options;
+  options.table = "shop.outbox";
+  options.poll_floor = options.poll_interval = Millis(30'000);
+  return options;
+}
+
+class SleeperTest : public RelayTest {
+ protected:
+  int64_t SleepingSessions() {
+    return db_.QueryInt(
+        "SELECT count(*) FROM pg_locks l, lockstep.lock_key('wake', 'shop.outbox', 0) AS k "
+        "WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.mode = "
+        "'ExclusiveLock' AND l.database = (SELECT oid FROM pg_database WHERE datname = "
+        "current_database()) AND l.classid::bigint = (k >> 32 & 4294967295) AND l.objid::bigint = "
+        "(k & 4294967295)");
+  }
+  void AwaitAsleep() {
+    while (SleepingSessions() == 0) std::this_thread::yield();
+  }
+};
+
+TEST_F(SleeperTest, AWriterWakesASleeper) {
+  const auto owner = StartOwner(Sleepy(), nullptr, [] { return 0.999; });
+  for (int version = 1; version <= 5; ++version) {
+    AwaitAsleep();
+    Enqueue("k", version);
+    ASSERT_TRUE(AwaitPublished(version)) << version;
+  }
+}
+
+TEST_F(SleeperTest, AWriterThatCommitsJustAsThePublisherFallsAsleepIsNotOverslept) {
+  const auto owner = StartOwner(Sleepy(), nullptr, [] { return 0.999; });
+  const auto writer = db_.Connect();
+  std::mt19937 engine(7);
+  for (int version = 1; version <= 100; ++version) {
+    auto transaction = writer->Begin();
+    ASSERT_TRUE(transaction.ok());
+    ASSERT_TRUE(transaction
+                    ->Execute("SELECT lockstep.enqueue('shop.outbox', 'shop.events', 'item', 'k', "
+                              "'T', $1, 'p')",
+                              postgres::Params().Add(version))
+                    .ok());
+    // Somewhere between its last work and its sleep.
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::microseconds(engine() % 4000);
+    while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    ASSERT_TRUE(transaction->Commit().ok());
+    ASSERT_TRUE(AwaitPublished(version)) << version;
+  }
+}
+
+TEST_F(SleeperTest, AnOpenWriterKeepsThePublisherFromSleeping) {
+  const auto writer = db_.Connect();
+  auto transaction = writer->Begin();
+  ASSERT_TRUE(transaction
+                  ->Execute("SELECT lockstep.enqueue('shop.outbox', 'shop.events', 'item', "
+                            "'slow', 'T', 1, 'p')")
+                  .ok());
+  RelayOptions options = Options();
+  const auto owner = StartOwner(options);
+  Enqueue("k", 1);
+  ASSERT_TRUE(AwaitPublished(1));
+  EXPECT_EQ(SleepingSessions(), 0);
+  ASSERT_TRUE(transaction->Commit().ok());
+  ASSERT_TRUE(AwaitPublished(2));
+  AwaitAsleep();
+}
+
+TEST_F(SleeperTest, NothingIsNotifiedWhileThePublisherIsAwake) {
+  const auto listener = db_.Connect();
+  const auto channel = db_.Query("SELECT lockstep.wake_channel('shop.outbox')");
+  ASSERT_TRUE(listener->Listen(channel.Text(0, 0)).ok());
+  Enqueue("k", 1);  // nobody sleeps: there is no publisher at all
+  ASSERT_TRUE(listener->Execute("SELECT 1").ok());
+  EXPECT_TRUE(listener->TakeNotifications()->empty());
+  const auto owner = StartOwner(Sleepy(), nullptr, [] { return 0.999; });
+  AwaitAsleep();
+  Enqueue("k", 2);
+  ASSERT_TRUE(AwaitPublished(2));
+  ASSERT_TRUE(listener->Execute("SELECT 1").ok());
+  EXPECT_EQ(listener->TakeNotifications()->size(), 1u);
+}
+
+TEST_F(SleeperTest, ARetryIsNotOverslept) {
+  std::atomic<int> failures = 3;
+  bus_.OnPublish([&](const std::string&, const pubsub::Message&) {
+    return --failures >= 0 ? absl::InternalError("no") : absl::OkStatus();
+  });
+  RelayOptions options = Sleepy();
+  options.poll_floor = Millis(1);  // the first rest is over at once, the later ones are long
+  options.retry.base = options.retry.cap = Millis(300);
+  Enqueue("k", 1);
+  const auto owner = StartOwner(options, nullptr, [] { return 0.999; });
+  ASSERT_TRUE(AwaitPublished(1));
+}
+
+}  // namespace
+}  // namespace lockstep::publisher

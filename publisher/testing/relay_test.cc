@@ -1,0 +1,124 @@
+#include "publisher/testing/relay_test.h"
+
+#include <fmt/format.h>
+
+#include "publisher/pubsub_dispatcher.h"
+
+namespace lockstep::publisher {
+
+void Recorder::Note(const std::function<void()>& change) {
+  {
+    std::scoped_lock lock(mu);
+    change();
+  }
+  changed_.notify_all();
+}
+
+void Recorder::OnClaimed(const std::vector<OutboxRow>& rows) {
+  Note([&] { claimed += static_cast<int>(rows.size()); });
+}
+void Recorder::OnPublished(const OutboxRow&, Millis) {
+  Note([&] { ++published; });
+}
+void Recorder::OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
+                       const std::string& error) {
+  Note([&] { retries.push_back({row.attempts + 1, std::string(code), delay, error}); });
+}
+void Recorder::OnDead(const OutboxRow& row, std::string_view code, const std::string&) {
+  Note([&] { dead.push_back(fmt::format("{}:{} {}", row.aggregate_id, row.version, code)); });
+}
+void Recorder::OnOutage(const OutboxRow& row, std::string_view code, const absl::Status&, Millis) {
+  Note([&] { outages.push_back(fmt::format("{} {}", row.topic, code)); });
+}
+void Recorder::OnDedupHit(const OutboxRow&, Millis) {
+  Note([&] { ++dedup_hits; });
+}
+void Recorder::OnFailed(const OutboxRow&, Millis) {
+  Note([&] { ++failed; });
+}
+void Recorder::OnLostLease(const OutboxRow&, const std::string& state) {
+  Note([&] {
+    ++lost;
+    lost_state = state;
+  });
+}
+void Recorder::OnDatabaseError(const absl::Status&) {
+  Note([&] { ++database_errors; });
+}
+void Recorder::OnShards(const std::vector<int>& held, int) {
+  Note([&] { shards = held; });
+}
+
+bool Recorder::Await(const std::function<bool()>& condition) {
+  std::unique_lock lock(mu);
+  return changed_.wait_for(lock, std::chrono::seconds(20), condition);
+}
+
+RelayTest::RelayTest() {
+  pubsub::Topic topic;
+  topic.name = "projects/p/topics/shop.events";
+  if (!bus_.admin().CreateTopic(topic).ok()) throw std::runtime_error("no topic");
+}
+
+RelayOptions RelayTest::Options() {
+  RelayOptions options;
+  options.table = kTable;
+  options.retry.base = Millis(20);
+  options.retry.cap = Millis(40);
+  options.retry.jitter_amount = 0;
+  options.poll_floor = Millis(50);
+  options.poll_interval = Millis(200);
+  return options;
+}
+
+std::unique_ptr<RelayTest::Running> RelayTest::StartRelay(const RelayOptions& options,
+                                                          const std::string& name,
+                                                          std::unique_ptr<Dispatcher> dispatcher,
+                                                          Backoff::Random random) {
+  auto running = std::make_unique<Running>();
+  if (dispatcher == nullptr) {
+    PubsubDispatcher::Publishers publishers;
+    publishers[options.table] = bus_.NewPublisher({});
+    dispatcher = std::make_unique<PubsubDispatcher>(std::move(publishers), TopicMap("p", {}));
+  }
+  running->own_dispatcher = std::move(dispatcher);
+  Relay::Environment environment;
+  environment.database = db_.url();
+  environment.instance = name;
+  environment.random = std::move(random);
+  running->relay = std::make_unique<Relay>(options, std::move(environment),
+                                           *running->own_dispatcher, running->events);
+  EXPECT_TRUE(running->relay->Start().ok());
+  return running;
+}
+
+std::unique_ptr<RelayTest::Running> RelayTest::StartOwner(const RelayOptions& options,
+                                                          std::unique_ptr<Dispatcher> dispatcher,
+                                                          Backoff::Random random) {
+  auto running = StartRelay(options, "a", std::move(dispatcher), std::move(random));
+  running->relay->SetShards({0}, 1);
+  return running;
+}
+
+std::string RelayTest::Published(const std::string& topic) const {
+  std::vector<std::string> names;
+  for (const auto& published : bus_.published()) {
+    if (published.topic != "projects/p/topics/" + topic) continue;
+    names.push_back(fmt::format("{}:{}", published.message.ordering_key,
+                                published.message.attributes.at("version")));
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+bool RelayTest::AwaitPublished(size_t count) const {
+  return bus_.Await([&] { return bus_.published().size() >= count; });
+}
+
+void RelayTest::MakeDue() {
+  db_.Run(
+      "UPDATE shop.outbox SET available_at = now() "
+      "WHERE available_at < 'infinity' AND published_at IS NULL AND lock_token IS NULL;"
+      "SELECT pg_notify(lockstep.wake_channel('shop.outbox'), '')");
+}
+
+}  // namespace lockstep::publisher

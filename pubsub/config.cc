@@ -1,0 +1,55 @@
+#include "pubsub/config.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "platform/status.h"
+
+namespace lockstep::pubsub {
+
+absl::Status PubsubOptions::Validate() const {
+  if (project.empty()) return InvalidArgument("pubsub.project is empty: name the Google project");
+  if (transport.channels < 1 || transport.channels > 64) {
+    return InvalidArgument("pubsub.channels is {}: it must be between 1 and 64",
+                           transport.channels);
+  }
+  return CheckEmulator(*this, std::getenv("GOOGLE_APPLICATION_CREDENTIALS"));
+}
+
+absl::Status CheckEmulator(const PubsubOptions& options, const char* credentials) {
+  const TransportOptions& transport = options.transport;
+  if (transport.emulator_host.empty() || options.force_emulator) return absl::OkStatus();
+  std::string other;
+  if (credentials != nullptr && *credentials != '\0') {
+    other = "credentials for Cloud Pub/Sub (GOOGLE_APPLICATION_CREDENTIALS)";
+  } else if (!transport.endpoint.empty()) {
+    other = "the endpoint " + transport.endpoint;
+  }
+  if (other.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "an emulator is named (pubsub.emulator_host or PUBSUB_EMULATOR_HOST: {}) and so are {}; "
+      "events "
+      "could go where nobody expects them: take one of the two away, or set pubsub.force_emulator",
+      transport.emulator_host, other);
+}
+
+void Bind(ConfigSection& config, TransportOptions& options) {
+  config.Choice(
+      "transport", &options.kind,
+      {{"grpc", TransportKind::kGrpc}, {"google-cloud-cpp", TransportKind::kGoogleCloudCpp}},
+      "client library");
+  config.Key("emulator_host", &options.emulator_host,
+             "host:port of an emulator; empty = Cloud Pub/Sub", "PUBSUB_EMULATOR_HOST");
+  config.Key("endpoint", &options.endpoint,
+             "regional endpoint, such as europe-west1-pubsub.googleapis.com:443; empty = global");
+  config.Key("channels", &options.channels, "connections to the server");
+}
+
+void Bind(ConfigSection& config, PubsubOptions& options) {
+  config.Key("project", &options.project, "Google project of topics and subscriptions");
+  config.Key("force_emulator", &options.force_emulator,
+             "use the emulator although credentials or an endpoint of the service are configured");
+  Bind(config, options.transport);
+}
+
+}  // namespace lockstep::pubsub

@@ -1,0 +1,116 @@
+#include "pubsub/google_cloud/library.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "google/cloud/common_options.h"
+#include "google/cloud/grpc_options.h"
+#include "google/cloud/pubsub/backoff_policy.h"
+#include "google/cloud/pubsub/options.h"
+#include "platform/status.h"
+#include "pubsub/grpc/status.h"
+
+namespace lockstep::pubsub::google_cloud {
+namespace {
+
+namespace gc = ::google::cloud;
+
+// The library's calls have no deadline; gRPC can be told one from outside. Without it a server that
+// accepts and never answers would hold a message for ever.
+constexpr char kServiceConfig[] = R"({"methodConfig": [
+  {"name": [{"service": "google.pubsub.v1.Publisher", "method": "Publish"}], "timeout": "15s"},
+  {"name": [{"service": "google.pubsub.v1.Subscriber", "method": "Acknowledge"},
+            {"service": "google.pubsub.v1.Subscriber", "method": "ModifyAckDeadline"}],
+   "timeout": "10s"}]})";
+
+class Patient : public gc::pubsub::RetryPolicy {
+ public:
+  explicit Patient(Millis patience)
+      : patience_(patience), end_(std::chrono::steady_clock::now() + patience) {}
+
+  bool OnFailure(const gc::Status& status) override {
+    return !IsPermanentFailure(status) && !IsExhausted();
+  }
+  bool IsExhausted() const override {
+    return patience_ > Millis(0) && std::chrono::steady_clock::now() >= end_;
+  }
+  bool IsPermanentFailure(const gc::Status& status) const override {
+    // Cancelled is what we do ourselves when we stop.
+    return status.code() == gc::StatusCode::kCancelled ||
+           !grpc_client::MayPass(static_cast<absl::StatusCode>(status.code()));
+  }
+  std::unique_ptr<gc::pubsub::RetryPolicy> clone() const override {
+    return std::make_unique<Patient>(patience_);
+  }
+
+ private:
+  const Millis patience_;
+  const SteadyTime end_;
+};
+
+// "projects/p/topics/t" with `collection` "topics" -> p and t.
+std::optional<std::pair<std::string, std::string>> Split(std::string_view name,
+                                                         std::string_view collection) {
+  constexpr std::string_view kProjects = "projects/";
+  if (name.substr(0, kProjects.size()) != kProjects) return std::nullopt;
+  name.remove_prefix(kProjects.size());
+  const std::string middle = fmt::format("/{}/", collection);
+  const size_t at = name.find(middle);
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  const std::string_view id = name.substr(at + middle.size());
+  if (id.empty() || id.find('/') != std::string_view::npos) return std::nullopt;
+  return std::pair(std::string(name.substr(0, at)), std::string(id));
+}
+
+// As our own channel has it (grpc/channel.cc): the ids that an exactly-once subscription refuses
+// come in the trailer, of a lease extension thousands at once.
+grpc::ChannelArguments ChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, grpc_client::kMaxMetadataBytes);
+  return arguments;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Library>> OpenLibrary(const TransportOptions& options) {
+  auto library = std::make_shared<Library>();
+  ASSIGN_OR_RETURN(library->client, grpc_client::Connect(options));
+  library->options.set<gc::EndpointOption>(library->client->address)
+      .set<gc::GrpcCredentialOption>(library->client->credentials)
+      .set<gc::GrpcNumChannelsOption>(options.channels)
+      .set<gc::GrpcChannelArgumentsOption>({{"grpc.service_config", kServiceConfig}})
+      .set<gc::GrpcChannelArgumentsNativeOption>(ChannelArguments())
+      .set<gc::UserAgentProductsOption>({"lockstep"})
+      .set<gc::pubsub::BackoffPolicyOption>(
+          gc::pubsub::ExponentialBackoffPolicy(Millis(50), Millis(2'000), 2.0).clone());
+  return library;
+}
+
+absl::Status FromCloud(const gc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
+}
+
+absl::StatusOr<gc::pubsub::Topic> ParseTopic(const std::string& name) {
+  const auto parts = Split(name, "topics");
+  if (!parts.has_value()) {
+    return InvalidArgument("'{}' is no topic: it must read projects/PROJECT/topics/TOPIC", name);
+  }
+  return gc::pubsub::Topic(parts->first, parts->second);
+}
+
+absl::StatusOr<gc::pubsub::Subscription> ParseSubscription(const std::string& name) {
+  const auto parts = Split(name, "subscriptions");
+  if (!parts.has_value()) {
+    return InvalidArgument(
+        "'{}' is no subscription: it must read projects/PROJECT/subscriptions/SUBSCRIPTION", name);
+  }
+  return gc::pubsub::Subscription(parts->first, parts->second);
+}
+
+std::shared_ptr<gc::pubsub::RetryPolicy> PatientRetryPolicy(Millis patience) {
+  return std::make_shared<Patient>(patience);
+}
+
+}  // namespace lockstep::pubsub::google_cloud

@@ -1,0 +1,36 @@
+#include "pubsub/names.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::pubsub {
+namespace {
+
+std::string FullName(std::string_view project, std::string_view kind, std::string_view name) {
+  if (name.substr(0, 9) == "projects/") return std::string(name);
+  return fmt::format("projects/{}/{}/{}", project, kind, name);
+}
+
+}  // namespace
+
+std::string TopicName(std::string_view project, std::string_view topic) {
+  return FullName(project, "topics", topic);
+}
+
+std::string SubscriptionName(std::string_view project, std::string_view subscription) {
+  return FullName(project, "subscriptions", subscription);
+}
+
+std::string SnapshotName(std::string_view project, std::string_view snapshot) {
+  return FullName(project, "snapshots", snapshot);
+}
+
+std::string SchemaName(std::string_view project, std::string_view schema) {
+  return FullName(project, "schemas", schema);
+}
+
+std::string_view ShortName(std::string_view full_name) {
+  const size_t slash = full_name.rfind('/');
+  return slash == std::string_view::npos ? full_name : full_name.substr(slash + 1);
+}
+
+}  // namespace lockstep::pubsub

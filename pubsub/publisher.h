@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "platform/clock.h"
+#include "pubsub/message.h"
+
+namespace lockstep::pubsub {
+
+struct PublisherOptions {
+  Millis timeout{30'000};          // for one message, retries of passing faults included
+  int max_requests_in_flight = 8;  // over all topics and keys
+};
+
+// The sending half of the port. Safe from any thread.
+//
+// Messages of one ordering key go out in the order of the calls, at most one request per key in
+// flight. When one fails, those of its key that were accepted before its failure was reported fail
+// too, with ABORTED: a caller that sends them again in order keeps the order.
+class Publisher {
+ public:
+  // One result per message, in their order. Runs exactly once, on a transport thread: it may
+  // enqueue, it must not wait.
+  using Done = std::function<void(std::vector<absl::StatusOr<MessageId>>)>;
+
+  virtual ~Publisher() = default;  // fails what is still under way with CANCELLED, then returns
+
+  // `topic` is a full name, projects/P/topics/T. Split into as many requests as the limits demand.
+  // A request that the server refuses as a whole fails each of its messages with that status.
+  virtual void Publish(const std::string& topic, std::vector<Message> messages, Done done) = 0;
+};
+
+}  // namespace lockstep::pubsub

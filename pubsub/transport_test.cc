@@ -1,0 +1,56 @@
+#include "pubsub/transport.h"
+
+#include <gtest/gtest.h>
+
+#include "platform/status.h"
+#include "pubsub/config.h"
+
+namespace lockstep::pubsub {
+namespace {
+
+TransportOptions OnAnEmulator(TransportKind kind) {
+  TransportOptions options;
+  options.kind = kind;
+  options.emulator_host = "127.0.0.1:1";  // nothing connects before it is used
+  return options;
+}
+
+TEST(Transport, MakesTheDefaultOne) {
+  EXPECT_TRUE(MakeTransport(OnAnEmulator(TransportKind::kGrpc)).ok());
+}
+
+#ifdef LOCKSTEP_WITH_GOOGLE_CLOUD
+TEST(Transport, MakesTheOneOnGoogleCloudCppInABuildThatHasIt) {
+  EXPECT_TRUE(MakeTransport(OnAnEmulator(TransportKind::kGoogleCloudCpp)).ok());
+}
+#else
+TEST(Transport, RefusesGoogleCloudCppInABuildWithoutIt) {
+  const auto transport = MakeTransport(OnAnEmulator(TransportKind::kGoogleCloudCpp));
+  EXPECT_EQ(transport.status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string_view sentence = MessageOf(transport.status());
+  EXPECT_NE(sentence.find("google-cloud-cpp, and this build has none"), std::string_view::npos)
+      << sentence;
+  EXPECT_NE(sentence.find("CMAKE_PREFIX_PATH"), std::string_view::npos) << "what to do next";
+}
+#endif
+
+TEST(PubsubConfig, RefusesAnEmulatorWhereCredentialsOfTheServiceAreConfigured) {
+  PubsubOptions options;
+  options.transport = OnAnEmulator(TransportKind::kGrpc);
+  EXPECT_TRUE(CheckEmulator(options, nullptr).ok());
+  EXPECT_TRUE(CheckEmulator(options, "").ok());
+  const absl::Status refused = CheckEmulator(options, "/etc/key.json");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(MessageOf(refused).find("127.0.0.1:1"), std::string_view::npos) << refused;
+  EXPECT_NE(MessageOf(refused).find("force_emulator"), std::string_view::npos) << refused;
+  EXPECT_EQ(MessageOf(refused).find("key.json"), std::string_view::npos) << refused;
+  options.transport.endpoint = "europe-west1-pubsub.googleapis.com:443";
+  EXPECT_FALSE(CheckEmulator(options, nullptr).ok()) << "it names the service as well";
+  options.force_emulator = true;
+  EXPECT_TRUE(CheckEmulator(options, "/etc/key.json").ok());
+  options = {};
+  EXPECT_TRUE(CheckEmulator(options, "/etc/key.json").ok()) << "no emulator at all";
+}
+
+}  // namespace
+}  // namespace lockstep::pubsub

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runner/batch.h"
+
+namespace lockstep::runner {
+
+// One transaction of a Batch, from the inbox's answer to the last write: which events go on, what
+// becomes of each, and what must be written about it. Lives as long as the transaction.
+class BatchRun {
+ public:
+  BatchRun(const Batch& batch, postgres::Transaction& transaction, const offsets::GroupEpoch& under,
+           const ReleaseLimits& limits)
+      : batch_(batch), transaction_(transaction), under_(under), limits_(limits) {}
+
+  // A message of the batch; `seen` when the inbox knows it (which goes on only when a replay
+  // overwrites).
+  void Add(Inbound* item, size_t index, bool seen);
+  // An aggregate whose waiting events may be due.
+  void AddKey(const std::string& key);
+
+  // A dead letter of this aggregate is being resolved; a discarded one settles its version.
+  void AddResolution(const Inbound& item, const DeadLetterResolution& resolution);
+
+  // Locks, decides, applies and writes; fills `result` (whose endings the caller has sized).
+  absl::Status Finish(BatchResult& result);
+
+ private:
+  static constexpr size_t kFromParking = static_cast<size_t>(-1);
+
+  struct Entry {
+    Inbound* item = nullptr;
+    size_t index = kFromParking;  // in the batch
+    bool seen = false;
+    Fate fate = Fate::kApply;
+    bool parked_before() const { return index == kFromParking; }
+  };
+  using Entries = std::vector<Entry>;
+  struct Key {
+    Entries entries;  // in version order
+    bool planned = false;
+    bool reconsider = false;  // what waits may be due, whatever the entries say
+    bool changed = false;     // whatever the plan says, the row must be written
+    KeyRow row;               // as locked
+    KeyRow next;
+  };
+
+  absl::Status LockKeys();
+  absl::Status ResolveDeadLetter();
+  absl::Status PlanKeys(BatchResult& result);
+  absl::Status LoadParked(const std::vector<std::string>& keys);
+  void Plan(Key& key);
+  void MapParked(Inbound& item, bool first) const;
+  absl::Status Apply(BatchResult& result);
+  absl::Status Write(BatchResult& result);
+  void Collect(BatchResult& result);
+  Chain ChainOf(const std::string& name, const Key& key) const;
+  const KeyRules& rules() const { return batch_.key_rules_; }
+  void End(const Entry& entry, Ending ending, BatchResult& result) const;
+
+  const Batch& batch_;
+  postgres::Transaction& transaction_;
+  const offsets::GroupEpoch& under_;
+  const ReleaseLimits& limits_;
+
+  std::map<std::string, Key> keys_;
+  Entries loose_;               // dead without a readable aggregate or version
+  std::deque<Inbound> loaded_;  // out of parking
+  const Inbound* resolved_ = nullptr;
+  const DeadLetterResolution* resolution_ = nullptr;
+  std::vector<Entry*> applied_;
+  std::vector<Parking::Parked> parked_;
+  std::vector<const Inbound*> unparked_;
+  std::vector<DeadLetters::Dead> dead_;
+  std::map<std::string, int> loads_;  // how many parked events were loaded per aggregate
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "offsets/checkpoints.h"
+#include "offsets/epoch.h"
+#include "pubsub/admin.h"
+
+namespace lockstep::runner {
+
+struct CheckpointOptions {
+  bool enabled = false;
+  Millis every{10 * 60'000};
+  Millis keep{7LL * 24 * 3600 *
+              1000};  // older ones are taken away; a snapshot lives 7 days at most
+};
+
+// Takes numbered Pub/Sub snapshots and records each, after it was made, in the database of the
+// projection. Of several instances one takes it. Runs on the group's thread. Without the right to
+// take snapshots it says so once and stays off.
+class CheckpointTaker {
+ public:
+  CheckpointTaker(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+                  pubsub::Admin& admin, CheckpointOptions options);
+
+  // Called often; does something when a checkpoint is due. True = Pub/Sub has a snapshot that the
+  // database does not know: the witness must look before anything goes on.
+  bool Tick(postgres::Connection& connection, const offsets::GroupEpoch& under);
+
+  // Takes one now. Nothing when another instance is at it, or, unless `even_if_not_due`, when the
+  // last one is young enough.
+  absl::StatusOr<std::optional<offsets::Checkpoint>> Take(postgres::Connection& connection,
+                                                          const offsets::GroupEpoch& under,
+                                                          bool even_if_not_due);
+
+  bool enabled() const { return options_.enabled && !forbidden_; }
+
+ private:
+  absl::StatusOr<offsets::Checkpoint> Make(postgres::Connection& connection,
+                                           const offsets::GroupEpoch& under, int64_t number);
+  absl::Status TakeAwayOld(postgres::Connection& connection,
+                           const std::vector<offsets::Checkpoint>& list);
+
+  const offsets::Epochs& epochs_;
+  const offsets::Checkpoints checkpoints_;
+  pubsub::Admin& admin_;
+  const CheckpointOptions options_;
+  bool forbidden_ = false;
+  std::optional<SteadyTime> looked_;
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,58 @@
+// The connection is lost around COMMIT: before it, during it, and when it has happened and the
+// answer is lost. No ack before the inbox has settled which of them it was.
+#include <gtest/gtest.h>
+
+#include "runner/cutting_proxy.h"
+#include "runner/test_wire_world.h"
+
+namespace lockstep::runner {
+namespace {
+
+using Cut = CuttingProxy::Cut;
+
+class CommitLost : public ::testing::TestWithParam<Cut> {};
+
+TEST_P(CommitLost, IsSettledByTheInbox) {
+  WireWorld world;
+  CuttingProxy proxy(world.database.url());
+  world.url = proxy.url();
+  world.options.lanes = 1;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  proxy.CutNext(GetParam(), 2);
+  world.Publish(Events(3, 4));
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.acks >= 12; }));
+  EXPECT_EQ(proxy.cuts(), 2);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 12);
+  EXPECT_EQ(world.Count("SELECT min(n) FROM rm.counters"), 4);
+  EXPECT_EQ(world.Count("SELECT max(n) FROM rm.counters"), 4);
+  EXPECT_EQ(world.Disorder(), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.dead_letters"), 0);
+  const GroupCounts counts = group->status().counts;
+  EXPECT_EQ(counts.failures, 2);
+  EXPECT_EQ(counts.acks, 12);
+  // What had committed is known to the inbox when it is run again; what had not is applied then.
+  if (GetParam() == Cut::kAfterCommit) {
+    EXPECT_GT(counts.duplicates, 0);
+  } else if (GetParam() == Cut::kBeforeCommit) {
+    EXPECT_EQ(counts.duplicates, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Around, CommitLost,
+                         ::testing::Values(Cut::kBeforeCommit, Cut::kDuringCommit,
+                                           Cut::kAfterCommit),
+                         [](const auto& test) {
+                           switch (test.param) {
+                             case Cut::kBeforeCommit:
+                               return "Before";
+                             case Cut::kDuringCommit:
+                               return "During";
+                             case Cut::kAfterCommit:
+                               break;
+                           }
+                           return "After";
+                         });
+
+}  // namespace
+}  // namespace lockstep::runner

@@ -1,0 +1,184 @@
+// Dead letters resolved by hand, while the group runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "offsets/postgres_offset_provider.h"
+#include "platform/status.h"
+#include "runner/dead_letter_desk.h"
+#include "runner/test_group.h"
+
+namespace lockstep::runner {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// What lockstepctl does, on a connection of its own.
+class Operator {
+ public:
+  explicit Operator(GroupWorld& world)
+      : world_(world),
+        connection_(world.database.Connect()),
+        batch_(schema_, group_, projector_, offsets_, {.on_poison = world.options.on_poison}) {
+    projector_.may_park = world.may_park;
+  }
+
+  absl::StatusOr<BatchResult> Resolve(int64_t id, bool replay) {
+    const auto under = epochs_.Load(*connection_);
+    auto result =
+        batch_.Resolve(*connection_, *under, {.id = id, .replay = replay, .operator_name = "ann"});
+    for (auto rest = result; rest.ok() && !rest->unfinished.empty();) {
+      rest = batch_.Release(*connection_, *under, rest->unfinished);
+    }
+    return result;
+  }
+  int64_t FirstDead() {
+    return world_.Count("SELECT min(id) FROM feed_state.dead_letters WHERE state = 'dead'");
+  }
+  DeadLetterDesk desk() const { return {schema_, group_}; }
+  postgres::Connection& connection() { return *connection_; }
+
+ private:
+  GroupWorld& world_;
+  const offsets::StateSchema schema_{"feed_state"};
+  const ConsumerGroup group_{"feed"};
+  std::unique_ptr<postgres::Connection> connection_;
+  TestProjector projector_;
+  offsets::PostgresOffsetProvider offsets_{schema_};
+  const offsets::Epochs epochs_{schema_, group_};
+  const Batch batch_;
+};
+
+// An event that fails until somebody creates the table rm.cure.
+std::string Curable(const std::string& field) {
+  std::string payload = Merge(field, "cured");
+  payload.pop_back();
+  return payload +
+         R"(,"sql":"DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$"})";
+}
+
+TEST(DeadLetterReplay, AppliesItAndThenWhatWaitedInOrderWithoutTouchingTheOffset) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "1")},
+                 {.version = 2, .payload = Curable("b")},
+                 {.version = 3, .payload = Merge("a", "3")},
+                 {.version = 4, .payload = Merge("a", "4")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+  ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+  Operator ann(world);
+  const auto ill = ann.Resolve(ann.FirstDead(), true);
+  EXPECT_THAT(std::string(MessageOf(ill.status())), HasSubstr("ill"));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+
+  world.database.Run("CREATE TABLE rm.cure ()");
+  const std::string offset =
+      world.Value("SELECT string_agg(message_id, ',') FROM feed_state.offsets");
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), true).ok());
+  EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items"), "44cured");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count("SELECT n FROM rm.counters"), 4);
+  EXPECT_EQ(world.Value("SELECT string_agg(version::text, '' ORDER BY seq) FROM rm.history"),
+            "1234");
+  EXPECT_EQ(world.Value("SELECT string_agg(message_id, ',') FROM feed_state.offsets"), offset);
+  EXPECT_EQ(world.Value("SELECT state FROM feed_state.dead_letters"), "replayed");
+  EXPECT_EQ(world.Value("SELECT operator FROM feed_state.audit"), "ann");
+  // Its aggregate goes on as if nothing had been.
+  world.Publish({{.version = 5, .payload = Merge("a", "5")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 5);
+}
+
+TEST(DeadLetterReplay, DiscardsItAndLetsTheRestGoOn) {
+  for (const bool may_park : {true, false}) {
+    GroupWorld world;
+    world.may_park = may_park;
+    const auto group = world.NewGroup();
+    world.Publish({{.version = 1}, {.version = 2, .payload = "bad"}, {.version = 3}});
+    ASSERT_TRUE(world.AwaitDrained());
+    ASSERT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+    Operator ann(world);
+    ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+    EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+    EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+    world.Publish({{.version = 4}});
+    ASSERT_TRUE(world.AwaitDrained());
+    EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 4);
+    EXPECT_FALSE(ann.Resolve(1, true).ok());  // resolved is resolved
+  }
+}
+
+TEST(DeadLetterReplay, KeepsWaitingForTheNextDeadVersion) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1},
+                 {.version = 2, .payload = "bad"},
+                 {.version = 3},
+                 {.version = 4, .payload = "bad"},
+                 {.version = 5}});
+  ASSERT_TRUE(world.AwaitDrained());
+  Operator ann(world);
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+  EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state"), 4);
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 5);
+}
+
+// The key gets new events all the while: none may overtake, none may be forgotten.
+TEST(DeadLetterReplay, HoldsTheOrderWhileNewEventsComeIn) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish(
+      {{.version = 1, .payload = Merge("a", "1")}, {.version = 2, .payload = Curable("b")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("CREATE TABLE rm.cure ()");
+  constexpr int kLast = 60;
+  std::atomic<bool> half{false};
+  std::thread publisher([&] {
+    for (int v = 3; v <= kLast; ++v) {
+      world.Publish({{.version = v, .payload = Merge("a", std::to_string(v))}});
+      if (v == kLast / 2) half = true;
+    }
+  });
+  while (!half) std::this_thread::yield();
+  Operator ann(world);
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), true).ok());
+  publisher.join();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == kLast; }));
+  EXPECT_EQ(world.Count("SELECT n FROM rm.counters"), kLast);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM (SELECT version < lag(version) OVER (ORDER BY seq) "
+                        "AS bad FROM rm.history) h WHERE bad"),
+            0);
+}
+
+TEST(DeadLetterDesk, FindsShowsAndQuarantines) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish(
+      {{.id = "a", .payload = "bad"}, {.id = "b", .payload = "bad"}, {.id = "b", .version = 2}});
+  ASSERT_TRUE(world.AwaitDrained());
+  Operator ann(world);
+  EXPECT_THAT(*ann.desk().List(ann.connection(), {}, 100), SizeIs(2));
+  const auto found = *ann.desk().List(ann.connection(), {.key = "item/b"}, 100);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found.front().waiting, 1);
+  EXPECT_EQ(ann.desk().Show(ann.connection(), found.front().id, false)->payload, "");
+  EXPECT_EQ(ann.desk().Show(ann.connection(), found.front().id, true)->payload, "bad");
+  EXPECT_EQ(*ann.desk().Quarantine(ann.connection(), {found.front().id}, true, "ann", "look"), 1);
+  EXPECT_FALSE(ann.Resolve(found.front().id, true).ok());
+  EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state WHERE "
+                        "aggregate_key = 'item/b'"),
+            1);
+  EXPECT_EQ(*ann.desk().Quarantine(ann.connection(), {found.front().id}, false, "ann", ""), 1);
+  EXPECT_TRUE(ann.Resolve(found.front().id, false).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::runner

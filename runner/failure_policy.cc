@@ -1,0 +1,210 @@
+#include "runner/failure_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/duration.h"
+#include "platform/status.h"
+#include "postgres/sql_error.h"
+
+namespace lockstep::runner {
+namespace {
+
+Poison PoisonOf(const absl::Status& failed) {
+  const std::string sqlstate = postgres::SqlState(failed);
+  const bool blamed = postgres::Classify(failed) != postgres::ErrorClass::kData;
+  return {blamed ? "EVENT.NEVER_COMMITS" : "EVENT.REFUSED_BY_DATABASE",
+          fmt::format("{} (SQLSTATE {})", MessageOf(failed), sqlstate.empty() ? "?" : sqlstate)};
+}
+
+// A full disk lets a small transaction through and a larger one not: no probe clears it, and no
+// event is to blame however long it lasts.
+bool NobodysFault(const absl::Status& failed) {
+  constexpr std::string_view kDiskFull = "53100";
+  return postgres::SqlState(failed) == kDiskFull;
+}
+
+}  // namespace
+
+FailurePolicy::FailurePolicy(const Batch& batch, ConnectionSource& connections,
+                             offsets::GroupEpoch under, LaneIdentity lane, FailureOptions options,
+                             DeadLetterBudget& budget, BatchObserver& observer,
+                             std::stop_token stop)
+    : batch_(batch),
+      connections_(connections),
+      under_(std::move(under)),
+      lane_(std::move(lane)),
+      options_(std::move(options)),
+      budget_(budget),
+      observer_(observer),
+      stop_(std::move(stop)) {}
+
+Verdict FailurePolicy::Process(std::span<Inbound* const> items) {
+  return Process(items, /*suspected=*/false, ReleaseLimits{});
+}
+
+Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
+                               const ReleaseLimits& limits) {
+  std::vector<Inbound*> sound;
+  if (options_.to_pubsub) {
+    sound = WithoutPoison(items);
+    items = sound;
+  }
+  if (items.empty()) return Verdict::kDone;
+  for (int tries = 0;;) {
+    const auto poisoned = std::count_if(items.begin(), items.end(),
+                                        [](const Inbound* i) { return i->poison.has_value(); });
+    if (!budget_.Allows(static_cast<int>(poisoned))) {
+      return Halt(fmt::format(
+          "more than {} dead letters within {}: look at `lockstepctl dead-letters list`, cure the "
+          "cause, then restart the runner",
+          budget_.limit(), FormatDuration(budget_.window())));
+    }
+    postgres::Connection* const connection = connections_.Get(stop_);
+    if (connection == nullptr) return Verdict::kStopped;
+    const auto result = batch_.Run(*connection, under_, lane_, items, limits);
+    if (result.ok() && result->rolled_back) return Process(items, suspected, limits);
+    if (result.ok()) {
+      Committed(items, *result);
+      return Release(result->unfinished);
+    }
+    observer_.OnFailure(result.status(), items);
+    Verdict verdict = Verdict::kDone;
+    switch (Judge(result.status(), tries, suspected, verdict)) {
+      case Step::kAgain:
+        continue;
+      case Step::kEnd:
+        return verdict;
+      case Step::kBlame:
+        break;
+    }
+    for (Inbound* item : items) item->attempts += std::max(tries, 1);
+    suspected = suspected || tries > 0;
+    if (items.size() > 1) return Split(items, suspected);
+    // Alone, and without what waits behind it: the fault may be theirs.
+    if (limits.max_events > 0) return Process(items, suspected, {.max_events = 0});
+    Inbound& item = *items.front();
+    if (item.poison) {
+      return Halt(fmt::format("a dead letter can't be written: {}", MessageOf(result.status())));
+    }
+    if (item.attempts < options_.max_attempts) continue;
+    item.poison = PoisonOf(result.status());
+    return Process(items, /*suspected=*/false, limits);
+  }
+}
+
+Verdict FailurePolicy::Split(std::span<Inbound* const> items, bool suspected) {
+  // Sorted, so that the events of an aggregate stay in order over the two transactions.
+  std::vector<Inbound*> sorted(items.begin(), items.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Inbound* a, const Inbound* b) {
+    return std::tie(a->aggregate_key, a->event.version) <
+           std::tie(b->aggregate_key, b->event.version);
+  });
+  const std::span<Inbound* const> all(sorted);
+  const size_t half = all.size() / 2;
+  const Verdict first = Process(all.first(half), suspected, {.max_events = 0});
+  if (first != Verdict::kDone) return first;
+  return Process(all.subspan(half), suspected, {.max_events = 0});
+}
+
+FailurePolicy::Step FailurePolicy::Judge(const absl::Status& failed, int& tries, bool suspected,
+                                         Verdict& verdict) {
+  if (offsets::IsStaleEpoch(failed)) {
+    verdict = Verdict::kStaleEpoch;
+    return Step::kEnd;
+  }
+  switch (postgres::Classify(failed)) {
+    case postgres::ErrorClass::kData:
+      return Step::kBlame;
+    case postgres::ErrorClass::kConfiguration:
+      verdict = Halt(std::string(MessageOf(failed)));
+      return Step::kEnd;
+    case postgres::ErrorClass::kTransient:
+    case postgres::ErrorClass::kInDoubt:
+      break;
+  }
+  ++tries;
+  const int limit = suspected ? 1 : options_.transient_tries;
+  if (tries >= limit && !NobodysFault(failed) && ProbeCommits()) return Step::kBlame;
+  if (!SleepUnlessStopped(stop_, options_.retry.Delay(tries, random_()))) return Step::kAgain;
+  verdict = Verdict::kStopped;
+  return Step::kEnd;
+}
+
+// Whether the database takes a transaction at all.
+bool FailurePolicy::ProbeCommits() {
+  const auto connection = connections_.Try();
+  if (!connection.ok()) return false;
+  auto probe = (*connection)->Begin();
+  if (!probe.ok()) return false;
+  // A real transaction id, so that the commit writes something.
+  return probe->Execute("SELECT pg_current_xact_id()").ok() && probe->Commit().ok();
+}
+
+std::vector<Inbound*> FailurePolicy::WithoutPoison(std::span<Inbound* const> items) {
+  std::vector<Inbound*> sound, poisoned;
+  for (Inbound* item : items) (item->poison ? poisoned : sound).push_back(item);
+  if (!poisoned.empty()) observer_.OnGivenBack(poisoned);
+  return sound;
+}
+
+Verdict FailurePolicy::Halt(std::string reason) {
+  halt_reason_ = std::move(reason);
+  return Verdict::kHalted;
+}
+
+void FailurePolicy::Committed(std::span<Inbound* const> items, const BatchResult& result) {
+  budget_.Spend(result.dead);
+  for (const Inbound* item : items) {
+    if (!under_.first_publish_time || item->publish_time < *under_.first_publish_time) {
+      under_.first_publish_time = item->publish_time;
+    }
+  }
+  observer_.OnCommitted(items, result);
+}
+
+Verdict FailurePolicy::Release(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    const Verdict verdict = ReleaseOne(key);
+    if (verdict != Verdict::kDone) return verdict;
+  }
+  return Verdict::kDone;
+}
+
+Verdict FailurePolicy::ReleaseOne(const std::string& key) {
+  ReleaseLimits limits;
+  int attempts = 0;
+  for (int tries = 0;;) {
+    postgres::Connection* const connection = connections_.Get(stop_);
+    if (connection == nullptr) return Verdict::kStopped;
+    const auto result = batch_.Release(*connection, under_, {key}, limits);
+    if (result.ok()) {
+      Committed({}, *result);
+      if (result->unfinished.empty()) return Verdict::kDone;
+      limits = {};
+      attempts = tries = 0;
+      continue;
+    }
+    observer_.OnFailure(result.status(), {});
+    Verdict verdict = Verdict::kDone;
+    switch (Judge(result.status(), tries, limits.max_events == 1, verdict)) {
+      case Step::kAgain:
+        continue;
+      case Step::kEnd:
+        return verdict;
+      case Step::kBlame:
+        break;
+    }
+    attempts += std::max(tries, 1);
+    if (limits.kill_first) {
+      return Halt(fmt::format("a dead letter can't be written: {}", MessageOf(result.status())));
+    }
+    if (limits.max_events > 1) {
+      limits.max_events /= 2;  // down to the one that is at fault
+    } else if (attempts >= options_.max_attempts) {
+      limits.kill_first = PoisonOf(result.status());
+    }
+  }
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,54 @@
+#include "runner/intake.h"
+
+#include <exception>
+#include <utility>
+
+#include "platform/status.h"
+#include "runner/event_parser.h"
+
+namespace lockstep::runner {
+namespace {
+
+constexpr char kHeartbeat[] = "lockstep_heartbeat";
+
+}  // namespace
+
+void Intake::Map(const projections::Projector& projector, Inbound& item) {
+  const auto poison = [&](std::string_view reason) {
+    item.poison = Poison{"EVENT.MAPPING_FAILED", std::string(reason)};
+  };
+  try {
+    auto change = projector.Map(item.event);
+    if (change.ok()) {
+      item.change = *std::move(change);
+    } else {
+      poison(MessageOf(change.status()));
+    }
+  } catch (const std::exception& e) {
+    poison(e.what());
+  }
+}
+
+Prepared Intake::Prepare(std::vector<LaneQueue::Waiting> deliveries,
+                         const offsets::GroupEpoch& under) const {
+  Prepared prepared;
+  prepared.events.reserve(deliveries.size());
+  for (LaneQueue::Waiting& waiting : deliveries) {
+    pubsub::Delivery& delivery = waiting.delivery;
+    if (delivery.message.attributes.contains(kHeartbeat)) {
+      metrics_.Heartbeat(delivery.publish_time);
+      prepared.to_ack_only.push_back(std::move(delivery.token));
+      continue;
+    }
+    if (under.skip_before && delivery.publish_time < *under.skip_before) {
+      prepared.to_ack_only.push_back(std::move(delivery.token));
+      continue;
+    }
+    Inbound item = EventParser::Parse(std::move(delivery), waiting.received_at);
+    if (!item.poison) Map(projector_, item);
+    prepared.events.push_back(std::move(item));
+  }
+  return prepared;
+}
+
+}  // namespace lockstep::runner

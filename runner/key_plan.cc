@@ -1,0 +1,51 @@
+#include "runner/key_plan.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::runner {
+namespace {
+
+bool Waits(const PlanItem& item, const KeyRow& row, const KeyRules& rules) {
+  // A dead version needs no predecessor: it says itself what waits for it.
+  if (item.poison) return false;
+  if (row.blocked && item.version > *row.blocked) return true;
+  return rules.track_versions && item.parks_on_gap && item.version > *row.settled + 1;
+}
+
+void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
+  const bool settled_before = row.settled && item.version <= *row.settled;
+  if (item.poison && rules.park_on_poison && !settled_before) {
+    item.fate = Fate::kDieAndBlock;
+    row.blocked = row.blocked ? std::min(*row.blocked, item.version) : item.version;
+    return;
+  }
+  item.fate = item.poison ? Fate::kDie : Fate::kApply;
+  if (rules.track_versions) row.settled = std::max(*row.settled, item.version);
+}
+
+}  // namespace
+
+KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules) {
+  if (items.empty()) return row;
+  // Without a row, the first version seen is the baseline.
+  if (rules.track_versions && !row.settled) row.settled = items.front().version - 1;
+  std::vector<bool> decided(items.size());
+  // An event that does not mind a gap may settle a version past one that does: look again then.
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (decided[i] || Waits(items[i], row, rules)) continue;
+      Settle(items[i], row, rules);
+      decided[i] = moved = true;
+    }
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (decided[i]) continue;
+    items[i].fate = row.blocked && items[i].version > *row.blocked ? Fate::kWaitsForDeadLetter
+                                                                   : Fate::kWaitsForPredecessor;
+  }
+  return row;
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace lockstep::runner {
+
+// What the database holds about one aggregate: a row of key_state, locked.
+struct KeyRow {
+  bool exists = false;
+  std::optional<int64_t> settled;  // every version up to it has found its end
+  std::optional<int64_t> blocked;  // a dead version; later ones wait for it
+  int parked = 0;                  // events that wait, in the database
+
+  friend bool operator==(const KeyRow&, const KeyRow&) = default;
+};
+
+enum class Fate {
+  kWaitsForPredecessor,  // park: a version before it is missing
+  kWaitsForDeadLetter,   // park: a version before it is dead
+  kApply,
+  kDie,
+  kDieAndBlock,  // later versions wait for it
+};
+
+// One event of the aggregate: what is known of it, and what becomes of it.
+struct PlanItem {
+  int64_t version = 0;
+  bool poison = false;
+  bool parks_on_gap = false;
+  Fate fate = Fate::kWaitsForPredecessor;
+};
+
+struct KeyRules {
+  bool track_versions = false;  // the group has events that park on a gap
+  bool park_on_poison = true;
+};
+
+// Decides what becomes of the events of one aggregate (those at hand and those parked before), in
+// version order, and answers the aggregate's next state; `parked` is left to the caller, who knows
+// which of them stand in the database. Pure.
+// REQUIRES: `items` are in version order.
+KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules);
+
+}  // namespace lockstep::runner

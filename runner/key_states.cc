@@ -1,0 +1,152 @@
+#include "runner/key_states.h"
+
+#include <string_view>
+
+#include "platform/status.h"
+#include "postgres/connection.h"
+
+namespace lockstep::runner {
+namespace {
+
+// previous_version says whether a row was moved: NULL in the answer means that it was only locked.
+// A chain that is not smooth comes with a NULL there and its baseline as settled_version.
+constexpr std::string_view kAdvance = R"(
+WITH moved AS (
+  INSERT INTO {state}.key_state AS k (generation, aggregate_key, settled_version, previous_version)
+  SELECT $1::int, key, settled, previous
+    FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS c (key, settled, previous)
+  ON CONFLICT (generation, aggregate_key) DO UPDATE
+     SET settled_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
+                                 AND k.blocked_version IS NULL AND k.parked = 0
+                                THEN EXCLUDED.settled_version ELSE k.settled_version END,
+         previous_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
+                                  AND k.blocked_version IS NULL AND k.parked = 0
+                                 THEN EXCLUDED.previous_version END
+  RETURNING aggregate_key, settled_version, previous_version, blocked_version, parked)
+SELECT aggregate_key, settled_version, blocked_version, parked FROM moved
+ WHERE previous_version IS NULL)";
+
+constexpr std::string_view kLock = R"(
+SELECT aggregate_key, settled_version, blocked_version, parked
+  FROM {state}.key_state
+ WHERE generation = $1 AND aggregate_key = ANY ($2::text[])
+ ORDER BY aggregate_key
+   FOR UPDATE)";
+
+constexpr std::string_view kSave = R"(
+INSERT INTO {state}.key_state AS k
+       (generation, aggregate_key, settled_version, blocked_version, parked)
+SELECT $1::int, key, settled, blocked, parked
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[])
+       AS s (key, settled, blocked, parked)
+ON CONFLICT (generation, aggregate_key) DO UPDATE
+   SET settled_version = EXCLUDED.settled_version,
+       blocked_version = EXCLUDED.blocked_version,
+       parked = EXCLUDED.parked,
+       updated_at = now())";
+
+constexpr std::string_view kForget = R"(
+DELETE FROM {state}.key_state WHERE generation = $1 AND aggregate_key = ANY ($2::text[]))";
+
+constexpr std::string_view kReleasable = R"(
+SELECT k.aggregate_key
+  FROM {state}.key_state k
+ WHERE k.generation = $1 AND k.parked > 0
+   AND EXISTS (SELECT 1 FROM {state}.parked p
+                WHERE p.generation = k.generation AND p.aggregate_key = k.aggregate_key
+                  AND (k.blocked_version IS NULL OR p.version < k.blocked_version)
+                  AND (k.settled_version IS NULL OR p.version <= k.settled_version + 1))
+ ORDER BY k.aggregate_key
+ LIMIT $2)";
+
+std::optional<int64_t> OptionalInt(const postgres::Result& rows, int row, int column) {
+  if (rows.IsNull(row, column)) return std::nullopt;
+  return rows.Int(row, column);
+}
+
+void AddOptional(postgres::Array& array, const std::optional<int64_t>& value) {
+  if (value) {
+    array.Add(*value);
+  } else {
+    array.AddNull();
+  }
+}
+
+KeyRows ReadRows(const postgres::Result& rows) {
+  KeyRows keys;
+  for (int i = 0; i < rows.rows(); ++i) {
+    keys[std::string(rows.Text(i, 0))] = {.exists = true,
+                                          .settled = OptionalInt(rows, i, 1),
+                                          .blocked = OptionalInt(rows, i, 2),
+                                          .parked = static_cast<int>(rows.Int(i, 3))};
+  }
+  return keys;
+}
+
+}  // namespace
+
+KeyStates::KeyStates(const offsets::StateSchema& schema)
+    : advance_(schema, "key_advance", kAdvance),
+      lock_(schema, "key_lock", kLock),
+      save_(schema, "key_save", kSave),
+      forget_(schema, "key_forget", kForget),
+      releasable_(schema, "key_releasable", kReleasable) {}
+
+absl::StatusOr<KeyRows> KeyStates::Advance(postgres::Transaction& transaction, int generation,
+                                           const std::vector<Chain>& chains) const {
+  postgres::Array keys, settled, previous;
+  for (const Chain& chain : chains) {
+    keys.Add(chain.aggregate_key);
+    settled.Add(chain.smooth ? chain.last : chain.first - 1);
+    AddOptional(previous, chain.smooth ? std::optional(chain.first - 1) : std::nullopt);
+  }
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      transaction.Execute(advance_,
+                          postgres::Params().Add(generation).Add(keys).Add(settled).Add(previous)));
+  return ReadRows(rows);
+}
+
+absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
+                                        const std::vector<std::string>& keys) const {
+  postgres::Array array;
+  for (const std::string& key : keys) array.Add(key);
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   transaction.Execute(lock_, postgres::Params().Add(generation).Add(array)));
+  return ReadRows(rows);
+}
+
+absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
+                             const KeyRows& rows) const {
+  postgres::Array keys, settled, blocked, parked, empty;
+  for (const auto& [key, row] : rows) {
+    if (!row.settled && !row.blocked && row.parked == 0) {
+      if (row.exists) empty.Add(key);
+      continue;
+    }
+    keys.Add(key);
+    AddOptional(settled, row.settled);
+    AddOptional(blocked, row.blocked);
+    parked.Add(static_cast<int64_t>(row.parked));
+  }
+  if (empty.size() > 0) {
+    RETURN_IF_ERROR(
+        transaction.Execute(forget_, postgres::Params().Add(generation).Add(empty)).status());
+  }
+  if (keys.size() == 0) return absl::OkStatus();
+  return transaction
+      .Execute(save_,
+               postgres::Params().Add(generation).Add(keys).Add(settled).Add(blocked).Add(parked))
+      .status();
+}
+
+absl::StatusOr<std::vector<std::string>> KeyStates::Releasable(postgres::Connection& connection,
+                                                               int generation, int limit) const {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   connection.Execute(releasable_, postgres::Params().Add(generation).Add(limit)));
+  std::vector<std::string> keys;
+  for (int i = 0; i < rows.rows(); ++i) keys.emplace_back(rows.Text(i, 0));
+  return keys;
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "offsets/epoch.h"
+#include "runner/ack_stage.h"
+#include "runner/connection_source.h"
+#include "runner/failure_policy.h"
+#include "runner/group_options.h"
+#include "runner/group_status.h"
+#include "runner/intake.h"
+#include "runner/lane_queue.h"
+#include "runner/restore_witness.h"
+
+namespace lockstep::runner {
+
+class Admission;
+
+// What the lanes of a session have in common; all of it outlives them.
+struct LaneParts {
+  const GroupOptions& options;
+  const Batch& batch;
+  const Intake& intake;
+  GroupMetrics& metrics;
+  AckStage& acks;
+  DeadLetterBudget& budget;
+  postgres::ConnectionOptions connection;
+  offsets::GroupEpoch under;
+  std::string instance;
+  RestoreWitness* witness = nullptr;     // null = nobody looks
+  const Admission* admission = nullptr;  // null = everything is applied as it comes
+};
+
+// One thread with one connection: takes what has queued, writes it in one transaction, acks it.
+// While that commits the next batch gathers. A message's ordering key always leads to the same
+// lane, so that its events stay in order.
+class Lane : private BatchObserver {
+ public:
+  // Called on the lane's thread when it can't go on, with the reason.
+  using Ended = std::function<void(Verdict, const std::string& reason)>;
+
+  Lane(int index, const LaneParts& parts, Ended ended);
+  ~Lane() override;
+
+  // `release` is worked off first: aggregates with parked events that are due.
+  void Start(std::vector<std::string> release);
+  void Push(std::vector<LaneQueue::Waiting> deliveries) { queue_.Push(std::move(deliveries)); }
+  // These leases are lost: what waits of their keys is dropped, the rest of it given back.
+  void Drop(const std::vector<pubsub::AckToken>& lost);
+
+  void Close();   // finish what is in hand
+  void GiveUp();  // give back what waits, end the retries
+  void Join();
+  bool idle() const { return queue_.size() == 0 && in_batch_ == 0; }
+  bool done() const { return done_; }
+  int backend_pid() const { return connections_.backend_pid(); }
+
+  LaneStatus status() const;
+
+ private:
+  void Run(const std::vector<std::string>& release);
+  void NoteBatch(const std::vector<LaneQueue::Waiting>& deliveries);
+  Verdict Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
+  void Hold(std::vector<Inbound*>& items);
+  Verdict AckUnapplied(std::vector<pubsub::AckToken> tokens);
+
+  void OnCommitted(std::span<Inbound* const> items, const BatchResult& result) override;
+  void OnGivenBack(std::span<Inbound* const> items) override;
+  void OnFailure(const absl::Status& status, std::span<Inbound* const> items) override;
+
+  const int index_;
+  const LaneParts& parts_;
+  const Ended ended_;
+  LaneQueue queue_;
+  std::stop_source give_up_;
+  ConnectionSource connections_;
+  SteadyTime began_;           // the transaction under way
+  std::vector<Inbound> held_;  // not admitted; the lane's thread's own
+  std::atomic<int64_t> in_batch_{0};
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> done_{false};
+
+  mutable std::mutex mu_;
+  WallTime last_commit_;
+  std::string last_message_id_;
+  std::string last_error_;
+  std::optional<LaneQueue::Times> batch_oldest_;  // of the transaction under way
+
+  std::thread thread_;
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,93 @@
+#include "runner/lane_queue.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+namespace lockstep::runner {
+
+void LaneQueue::Push(std::vector<Waiting> waiting) {
+  {
+    std::lock_guard lock(mu_);
+    for (Waiting& w : waiting) waiting_.push_back(std::move(w));
+  }
+  changed_.notify_one();
+}
+
+std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_bytes,
+                                                Millis linger) {
+  std::unique_lock lock(mu_);
+  changed_.wait(lock, [&] { return !waiting_.empty() || closed_; });
+  if (linger.count() > 0) {
+    changed_.wait_for(lock, linger, [&] {
+      return closed_ || waiting_.size() >= static_cast<size_t>(max_messages);
+    });
+  }
+  std::vector<Waiting> taken;
+  int64_t bytes = 0;
+  while (!waiting_.empty() && taken.size() < static_cast<size_t>(max_messages)) {
+    bytes += waiting_.front().bytes;
+    if (!taken.empty() && bytes > max_bytes) break;
+    taken.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return taken;
+}
+
+std::vector<pubsub::AckToken> LaneQueue::DropKeysOf(const std::vector<pubsub::AckToken>& lost) {
+  const std::set<pubsub::AckToken> tokens(lost.begin(), lost.end());
+  std::vector<pubsub::AckToken> dropped;
+  std::lock_guard lock(mu_);
+  std::set<std::string> keys;
+  for (const Waiting& w : waiting_) {
+    if (tokens.contains(w.delivery.token)) keys.insert(w.delivery.message.ordering_key);
+  }
+  if (keys.empty()) return dropped;
+  std::deque<Waiting> kept;
+  for (Waiting& w : waiting_) {
+    // Without an ordering key a message stands for itself alone.
+    const std::string& key = w.delivery.message.ordering_key;
+    const bool gone = key.empty() ? tokens.contains(w.delivery.token) : keys.contains(key);
+    if (gone) {
+      if (!tokens.contains(w.delivery.token)) dropped.push_back(std::move(w.delivery.token));
+    } else {
+      kept.push_back(std::move(w));
+    }
+  }
+  waiting_ = std::move(kept);
+  return dropped;
+}
+
+void LaneQueue::Close() {
+  {
+    std::lock_guard lock(mu_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+std::vector<pubsub::AckToken> LaneQueue::Abandon() {
+  std::deque<Waiting> rest;
+  {
+    std::lock_guard lock(mu_);
+    closed_ = true;
+    rest.swap(waiting_);
+  }
+  changed_.notify_all();
+  std::vector<pubsub::AckToken> tokens;
+  for (Waiting& w : rest) tokens.push_back(std::move(w.delivery.token));
+  return tokens;
+}
+
+std::optional<LaneQueue::Times> LaneQueue::oldest() const {
+  std::lock_guard lock(mu_);
+  if (waiting_.empty()) return std::nullopt;
+  return Times{waiting_.front().delivery.publish_time, waiting_.front().received_at};
+}
+
+size_t LaneQueue::size() const {
+  std::lock_guard lock(mu_);
+  return waiting_.size();
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "platform/clock.h"
+#include "pubsub/message.h"
+
+namespace lockstep::runner {
+
+// What one lane has still to do: filled by transport threads, emptied by the lane's. Bounded by the
+// receiver's flow control. Safe from any thread.
+class LaneQueue {
+ public:
+  struct Waiting {
+    pubsub::Delivery delivery;
+    WallTime received_at;
+    int64_t bytes = 0;
+  };
+
+  void Push(std::vector<Waiting> waiting);
+
+  // Waits until there is something, then takes what has queued, within the limits (one message
+  // at least). With a linger it gives a batch that long to grow. Empty = closed and drained.
+  std::vector<Waiting> Take(int max_messages, int64_t max_bytes, Millis linger);
+
+  // Takes out every waiting message of the keys that these tokens belong to.
+  std::vector<pubsub::AckToken> DropKeysOf(const std::vector<pubsub::AckToken>& lost);
+
+  // Nothing more will come: Take drains what is there, then answers empty.
+  void Close();
+  // Takes out everything that waits, and closes.
+  std::vector<pubsub::AckToken> Abandon();
+
+  size_t size() const;
+  // When the oldest that waits was published and received; nothing when nothing waits.
+  struct Times {
+    WallTime published;
+    WallTime received;
+  };
+  std::optional<Times> oldest() const;
+
+ private:
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  std::deque<Waiting> waiting_;
+  bool closed_ = false;
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,76 @@
+#include "runner/lane_queue.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+namespace lockstep::runner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+LaneQueue::Waiting Waiting(const std::string& token, const std::string& key, int64_t bytes = 1) {
+  LaneQueue::Waiting waiting{.bytes = bytes};
+  waiting.delivery.token = pubsub::AckToken(token);
+  waiting.delivery.message.ordering_key = key;
+  return waiting;
+}
+
+std::vector<std::string> Tokens(const std::vector<LaneQueue::Waiting>& taken) {
+  std::vector<std::string> tokens;
+  for (const auto& waiting : taken) tokens.push_back(waiting.delivery.token.value());
+  return tokens;
+}
+
+void Push(LaneQueue& queue, std::initializer_list<LaneQueue::Waiting> waiting) {
+  queue.Push(std::vector<LaneQueue::Waiting>(waiting));
+}
+
+TEST(LaneQueue, TakesWhatHasQueuedInOrder) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a"), Waiting("2", "b"), Waiting("3", "a")});
+  EXPECT_THAT(Tokens(queue.Take(2, 100, Millis(0))), ElementsAre("1", "2"));
+  EXPECT_THAT(Tokens(queue.Take(2, 100, Millis(0))), ElementsAre("3"));
+}
+
+TEST(LaneQueue, KeepsABatchWithinItsBytesButTakesOneAlways) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a", 500), Waiting("2", "b", 10), Waiting("3", "a", 95)});
+  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("1"));
+  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("2"));
+}
+
+TEST(LaneQueue, DropsTheWholeKeyOfALostLease) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a"), Waiting("2", "b"), Waiting("3", "a"), Waiting("4", "")});
+  const auto dropped = queue.DropKeysOf({pubsub::AckToken("1")});
+  // The lost one needs no release: only those behind it do.
+  EXPECT_THAT(dropped, ElementsAre(pubsub::AckToken("3")));
+  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("2", "4"));
+}
+
+TEST(LaneQueue, DropsUnorderedMessagesOneByOne) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", ""), Waiting("2", "")});
+  EXPECT_THAT(queue.DropKeysOf({pubsub::AckToken("1")}), IsEmpty());
+  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("2"));
+}
+
+TEST(LaneQueue, DrainsAfterItWasClosed) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a")});
+  queue.Close();
+  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("1"));
+  EXPECT_THAT(queue.Take(9, 100, Millis(0)), IsEmpty());
+}
+
+TEST(LaneQueue, WakesAWaitingTakerWhenItIsAbandoned) {
+  LaneQueue queue;
+  std::thread taker([&] { EXPECT_THAT(queue.Take(9, 100, Millis(0)), IsEmpty()); });
+  queue.Abandon();
+  taker.join();
+}
+
+}  // namespace
+}  // namespace lockstep::runner

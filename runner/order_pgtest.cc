@@ -1,0 +1,187 @@
+// G2 and G3: once, and in order, however the events come.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "runner/test_group.h"
+
+namespace lockstep::runner {
+namespace {
+
+constexpr char kOutOfOrder[] =
+    "SELECT count(*) FROM (SELECT version < lag(version) OVER (PARTITION BY id ORDER BY seq) AS bad"
+    " FROM rm.history) h WHERE bad";
+
+TEST(Order, FoldsPartialUpdatesThatComeBackwards) {
+  GroupWorld world(/*ordered=*/false);
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "one"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 4, .payload = Merge("a", "four"), .ordered = false},
+                 {.version = 3, .payload = Merge("b", "three"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+  EXPECT_TRUE(world.Await([&] { return group->status().counts.gaps == 2; }));
+  world.Publish({{.version = 2, .payload = Merge("a", "two"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items"), "4fourthree");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count("SELECT n FROM rm.counters"), 4);
+  EXPECT_EQ(world.Count("SELECT settled_version FROM feed_state.key_state"), 4);
+}
+
+TEST(Order, KeepsParkedEventsThroughARestart) {
+  GroupWorld world(/*ordered=*/false);
+  auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "one"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = Merge("b", "three"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  group->Stop();
+  group = world.NewGroup("another");
+  world.Publish({{.version = 2, .payload = Merge("a", "two"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items"), "3twothree");
+}
+
+TEST(Order, ReleasesAtStartWhatACrashLeftBehind) {
+  GroupWorld world;
+  {
+    const auto group = world.NewGroup();
+    world.Publish({{.version = 1, .payload = Merge("a", "one")}});
+    ASSERT_TRUE(world.AwaitDrained());
+    world.Publish({{.version = 3, .payload = Merge("b", "three")}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  // As if v2 had settled and the process had died before it went on with v3.
+  world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
+  const auto group = world.NewGroup("another");
+  EXPECT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == 3; }));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+}
+
+TEST(Order, ReleasesWhatAnotherRunnerLeftDueWithoutAStart) {
+  GroupWorld world;
+  world.look_for_left = Millis(100);
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "one")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = Merge("b", "three")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  // As if another instance had settled v2 and ended before it went on with v3.
+  world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
+  EXPECT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == 3; }));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+}
+
+TEST(Order, ReleasesAQueueThatIsLongerThanOneTransactionTakes) {
+  GroupWorld world(/*ordered=*/false);
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "one"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  std::vector<TestEvent> late;
+  for (int v = 3; v <= 1203; ++v) {
+    late.push_back({.version = v, .payload = Merge("b", std::to_string(v)), .ordered = false});
+  }
+  world.Publish(late);
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(world.Count("SELECT parked FROM feed_state.key_state"), 1201);
+  world.Publish({{.version = 2, .payload = Merge("a", "two"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == 1203; }));
+  EXPECT_TRUE(
+      world.Await([&] { return world.Count("SELECT parked FROM feed_state.key_state") == 0; }));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count(kOutOfOrder), 0);
+}
+
+TEST(Order, AppliesReplacementsAcrossAGapAndCountsTheLateOneAsSuperseded) {
+  GroupWorld world(/*ordered=*/false);
+  world.may_park = false;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = Replace("three"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 2, .payload = Replace("two"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT version || a FROM rm.items"), "3three");
+  EXPECT_TRUE(world.Await([&] { return group->status().counts.superseded == 1; }));
+}
+
+TEST(Order, MakesADeadLetterOfAForkedVersion) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .event_id = Uuid(1)}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 1, .event_id = Uuid(2)}, {.version = 2}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT code FROM feed_state.dead_letters"), "EVENT.VERSION_CONFLICT");
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 2);  // it blocks nothing
+}
+
+// Two instances meet on the same aggregates, unordered, with every event sent twice.
+TEST(Order, HoldsWhenInstancesMeetOnTheSameAggregatesInAnyOrder) {
+  GroupWorld world(/*ordered=*/false);
+  world.options.lanes = 3;
+  world.options.max_batch = 7;
+  const auto one = world.NewGroup("one");
+  const auto two = world.NewGroup("two");
+  std::vector<TestEvent> first, rest;
+  for (int key = 0; key < 10; ++key) {
+    const std::string id = "k" + std::to_string(key);
+    first.push_back({.id = id, .version = 1, .payload = Merge("a", "1"), .ordered = false});
+    for (int version = 2; version <= 40; ++version) {
+      const std::string field = version % 2 == 0 ? "a" : "b";
+      const TestEvent event{.id = id,
+                            .version = version,
+                            .payload = Merge(field, std::to_string(version)),
+                            .ordered = false};
+      rest.push_back(event);
+      rest.push_back(event);
+    }
+  }
+  std::shuffle(rest.begin(), rest.end(), std::mt19937(42));
+  world.Publish(first);
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish(rest);
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(
+      world.Count("SELECT count(*) FROM rm.items WHERE version = 40 AND a = '40' AND b = '39'"),
+      10);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.counters WHERE n = 40"), 10);
+  EXPECT_EQ(world.Count(kOutOfOrder), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.dead_letters"), 0);
+}
+
+TEST(Order, HoldsForOneKeyAloneAndForAKeyPerMessage) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  std::vector<TestEvent> events;
+  for (int i = 1; i <= 300; ++i) {
+    events.push_back({.id = "hot", .version = i});
+    events.push_back({.id = "cold" + std::to_string(i), .version = 1});
+  }
+  world.Publish(events);
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items WHERE id = 'hot'"), 300);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 301);
+  EXPECT_EQ(world.Count(kOutOfOrder), 0);
+}
+
+TEST(Order, SettlesIgnoredEventsToo) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "1")},
+                 {.version = 2, .payload = R"({"ignore":true})"},
+                 {.version = 3, .payload = Merge("a", "3")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+  EXPECT_TRUE(world.Await([&] { return group->status().counts.ignored == 1; }));
+}
+
+}  // namespace
+}  // namespace lockstep::runner

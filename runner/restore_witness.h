@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "offsets/checkpoints.h"
+#include "offsets/epoch.h"
+#include "offsets/position.h"
+#include "pubsub/admin.h"
+#include "runner/obstacle.h"
+
+namespace lockstep::runner {
+
+// Recognises a database that went back (a restored backup, a lost replica) and heals it. Two
+// witnesses outside it: a snapshot in Pub/Sub that is newer than the newest recorded checkpoint,
+// and what this process knows to have committed. The cure is a reset to the newest recorded
+// checkpoint of the present epoch: its Seek redelivers at least what the restored state lacks, and
+// the inbox absorbs the rest. What can't be healed halts the group, with the reason.
+class RestoreWitness {
+ public:
+  RestoreWitness(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+                 pubsub::Admin& admin, std::string instance, bool checkpoints, Millis fence);
+
+  // On the lanes' threads, after each commit.
+  void Committed(const offsets::GroupEpoch& under, int lane, const offsets::Position& position);
+
+  // Whether the database lacks what this process has committed. On the lanes' threads, before the
+  // first batch of a new connection. A fault of the connection answers no: there is no batch then.
+  bool WentBack(postgres::Connection& connection);
+
+  // Before a session, on the group's thread. Heals; answers what stands in the way.
+  std::optional<Obstacle> Check(postgres::Connection& connection, const offsets::GroupEpoch& now);
+
+ private:
+  // Deletes the snapshots that the database does not know, once it is healed.
+  struct Found {
+    std::string how;
+    std::vector<std::string> unknown;
+  };
+  absl::StatusOr<std::optional<Found>> Look(postgres::Connection& connection,
+                                            const offsets::GroupEpoch& now,
+                                            const std::vector<offsets::Checkpoint>& recorded);
+  std::optional<Obstacle> Heal(postgres::Connection& connection, const offsets::GroupEpoch& now,
+                               const std::vector<offsets::Checkpoint>& recorded,
+                               const Found& found);
+
+  const offsets::StateSchema& schema_;
+  const offsets::Epochs& epochs_;
+  const offsets::Checkpoints checkpoints_;
+  pubsub::Admin& admin_;
+  const std::string instance_;
+  const Millis fence_;
+  bool enabled_;
+
+  std::mutex mu_;
+  int64_t epoch_ = 0;
+  std::string token_;
+  std::map<int, WallTime> committed_;  // by lane, under that epoch
+};
+
+}  // namespace lockstep::runner

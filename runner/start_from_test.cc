@@ -1,0 +1,43 @@
+#include "runner/start_from.h"
+
+#include <gtest/gtest.h>
+
+#include "platform/duration.h"
+#include "runner/dead_letter_budget.h"
+#include "tests/support/fake_clock.h"
+
+namespace lockstep::runner {
+namespace {
+
+using offsets::SeekKind;
+
+TEST(StartFrom, UnderstandsEveryWord) {
+  const WallTime now = *ParseTimestamp("2026-01-31T12:00:00Z");
+  EXPECT_EQ(ParseStartFrom("committed", now)->kind, SeekKind::kNone);
+  EXPECT_EQ(ParseStartFrom("latest", now)->time, now);
+  EXPECT_LT(ParseStartFrom("earliest", now)->time, now - std::chrono::hours(24 * 31));
+  EXPECT_EQ(ParseStartFrom("2026-01-30T12:00:00Z", now)->time, now - std::chrono::hours(24));
+  EXPECT_EQ(ParseStartFrom("snapshot:s1", now)->snapshot, "s1");
+  EXPECT_FALSE(ParseStartFrom("yesterday", now).ok());
+  EXPECT_FALSE(ParseStartFrom("snapshot:", now).ok());
+}
+
+TEST(DeadLetterBudget, ForgetsWhatIsOlderThanItsWindow) {
+  testing::FakeClock clock;
+  DeadLetterBudget budget(2, Millis(1000), clock);
+  budget.Spend(2);
+  EXPECT_TRUE(budget.Allows(0));
+  EXPECT_FALSE(budget.Allows(1));
+  clock.Advance(Millis(1001));
+  EXPECT_TRUE(budget.Allows(2));
+  EXPECT_FALSE(budget.Allows(3));
+}
+
+TEST(DeadLetterBudget, HasNoLimitAtZero) {
+  DeadLetterBudget budget(0, Millis(1000));
+  budget.Spend(1000);
+  EXPECT_TRUE(budget.Allows(1000));
+}
+
+}  // namespace
+}  // namespace lockstep::runner

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "offsets/state_schema.h"
+#include "postgres/connection.h"
+
+namespace lockstep::runner {
+
+// What the database says about one group, for the status page and the gauges.
+struct GroupRecord {
+  int64_t parked_keys = 0;
+  int64_t parked_events = 0;
+  int64_t version_lag = 0;  // newest version received − stored, of the aggregate furthest behind
+  int64_t dead_letters = 0;
+  int64_t replays = 0;                    // dead letters sent again, ever
+  std::optional<WallTime> checkpoint_at;  // of the newest
+};
+
+// Reads what a service's state schema says about its groups: offsets, parked keys, dead letters
+// (never their payloads), what operators did, checkpoints. A session of its own, so that a request
+// never waits for a database. Owned by one thread.
+class StateReader {
+ public:
+  StateReader(const std::string& database, const offsets::StateSchema& schema);
+
+  // The group's part of the status document (web/README.md), and its numbers.
+  absl::StatusOr<nlohmann::json> Read(const std::string& group, GroupRecord& record);
+
+ private:
+  absl::StatusOr<postgres::Connection*> Session();
+  absl::Status ReadOffsets(postgres::Connection& session, const std::string& group,
+                           nlohmann::json& part);
+  absl::Status ReadParked(postgres::Connection& session, const std::string& group,
+                          nlohmann::json& part, GroupRecord& record);
+  absl::Status ReadDeadLetters(postgres::Connection& session, const std::string& group,
+                               nlohmann::json& part, GroupRecord& record);
+  absl::Status ReadHistory(postgres::Connection& session, const std::string& group,
+                           nlohmann::json& part, GroupRecord& record);
+
+  postgres::ConnectionOptions options_;
+  std::unique_ptr<postgres::Connection> session_;
+  const offsets::StateStatement group_offset_;
+  const offsets::StateStatement lane_offsets_;
+  const offsets::StateStatement waiting_totals_;
+  const offsets::StateStatement waiting_;
+  const offsets::StateStatement version_lag_;
+  const offsets::StateStatement dead_total_;
+  const offsets::StateStatement dead_;
+  const offsets::StateStatement audit_;
+  const offsets::StateStatement replays_;
+  const offsets::StateStatement checkpoints_;
+};
+
+}  // namespace lockstep::runner

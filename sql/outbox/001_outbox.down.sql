@@ -1,0 +1,33 @@
+-- Takes every outbox of the database away. One with unpublished rows refuses, unless the session
+-- says SET lockstep.force = on.
+DO $$
+DECLARE
+  target regclass;
+BEGIN
+  FOR target IN SELECT o.outbox FROM lockstep.outboxes o JOIN pg_class c ON c.oid = o.outbox LOOP
+    PERFORM lockstep.drop_outbox(target, coalesce(current_setting('lockstep.force', true), '') = 'on');
+  END LOOP;
+END $$;
+DROP FUNCTION revoke_rights(regclass, regrole);
+DROP FUNCTION grant_operator(regclass, regrole);
+DROP FUNCTION grant_reader(regclass, regrole);
+DROP FUNCTION grant_publisher(regclass, regrole);
+DROP FUNCTION grant_writer(regclass, regrole);
+DROP FUNCTION grant_entry(regclass, regrole);
+DROP FUNCTION release(regclass, bigint[], text, text);
+DROP FUNCTION quarantine(regclass, bigint[], text, text);
+DROP FUNCTION replay(regclass, bigint[], text, text);
+DROP FUNCTION change_rows(regclass, bigint[], text, text, text, text, text);
+DROP FUNCTION release_held(regclass, boolean);
+DROP FUNCTION enqueue(regclass, text, text, text, text, bigint, bytea, uuid, text, int, text, jsonb, text, text,
+                      timestamptz);
+DROP FUNCTION event_fault(text, text, text, text, bigint, bytea, text, text, jsonb, text, text);
+DROP FUNCTION drop_outbox(regclass, boolean);
+DROP FUNCTION create_outbox(text, int);
+DROP FUNCTION outbox_name(regclass);
+DROP FUNCTION wake_channel(regclass);
+DROP FUNCTION lock_key(text, regclass, int);
+DROP FUNCTION shard_of(text, int);
+DROP FUNCTION new_event_id();
+DROP TABLE outbox_audit;
+DROP TABLE outboxes;

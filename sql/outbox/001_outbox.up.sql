@@ -1,0 +1,424 @@
+-- The outbox: what lockstep.create_outbox makes, lockstep.enqueue fills and the relay empties.
+-- Everything runs with the caller's rights; the grant_ functions give the least of them.
+
+-- The outboxes of this database. `shards` is K: it changes only while all shard locks are held.
+CREATE TABLE outboxes (
+  outbox     regclass PRIMARY KEY,
+  shards     int NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- What operators did by hand, and leases that were lost. Never a payload.
+CREATE TABLE outbox_audit (
+  id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at       timestamptz NOT NULL DEFAULT now(),
+  actor    text NOT NULL,
+  action   text NOT NULL,
+  outbox   text NOT NULL,
+  sequence bigint NOT NULL,
+  event_id uuid NOT NULL,
+  note     text,
+  detail   jsonb
+);
+CREATE INDEX ON outbox_audit (outbox, sequence);
+
+-- Time-ordered (version 7): neighbours in time are neighbours in the index.
+CREATE FUNCTION new_event_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+  SELECT encode(
+    set_bit(set_bit(
+      overlay(uuid_send(gen_random_uuid())
+              PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+              FROM 1 FOR 6),
+      52, 1), 53, 1), 'hex')::uuid
+$$;
+
+-- Which of `shards` an ordering key belongs to.
+CREATE FUNCTION shard_of(aggregate_id text, shards int) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+  SELECT mod(hashtext(aggregate_id)::bigint & 2147483647, shards)::int
+$$;
+
+-- Keys of the advisory locks: the owner of a shard holds `shard`, a sleeping owner `wake` too.
+CREATE FUNCTION lock_key(purpose text, outbox regclass, shard int) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT hashtextextended('lockstep.' || purpose || '.' || outbox::oid::text || '.' || shard::text, 0)
+$$;
+
+CREATE FUNCTION wake_channel(outbox regclass) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT 'lockstep_outbox_' || outbox::oid::text
+$$;
+
+-- The outbox's name with its schema, whatever the caller's search_path: the audit's column.
+CREATE FUNCTION outbox_name(outbox regclass) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT format('%I.%I', n.nspname, c.relname)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox
+$$;
+
+-- Makes an outbox, and its schema if need be. One that exists is left as it is.
+CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1) RETURNS regclass
+LANGUAGE plpgsql AS $$
+DECLARE
+  parts  text[] := parse_ident(name);
+  target regclass;
+BEGIN
+  IF coalesce(array_length(parts, 1), 0) <> 2 THEN
+    RAISE EXCEPTION 'name the outbox with its schema, as in catalog.video_outbox (got "%")', name
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  -- Two that make the same one at once: the second finds it made.
+  PERFORM pg_advisory_xact_lock(hashtextextended('lockstep.create.' || array_to_string(parts, '.'), 0));
+  target := to_regclass(format('%I.%I', parts[1], parts[2]));
+  IF target IS NOT NULL THEN
+    IF EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = target) THEN
+      RETURN target;
+    END IF;
+    RAISE EXCEPTION '% exists and is not an outbox', name USING ERRCODE = 'duplicate_table';
+  END IF;
+  IF to_regnamespace(quote_ident(parts[1])) IS NULL THEN
+    EXECUTE format('CREATE SCHEMA %I', parts[1]);
+  END IF;
+  -- fillfactor: taking a lease changes no indexed column, so the new row version stays on its page.
+  EXECUTE format($table$
+    CREATE TABLE %I.%I (
+      sequence       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      event_id       uuid NOT NULL UNIQUE,
+      tenant_id      text,
+      topic          text NOT NULL,
+      aggregate_type text NOT NULL,
+      aggregate_id   text NOT NULL,
+      event_type     text NOT NULL,
+      version        bigint NOT NULL CHECK (version > 0),
+      schema_version int NOT NULL DEFAULT 1,
+      payload        bytea NOT NULL,
+      content_type   text NOT NULL DEFAULT 'application/protobuf',
+      attributes     jsonb NOT NULL DEFAULT '{}',
+      traceparent    text,
+      tracestate     text,
+      occurred_at    timestamptz NOT NULL DEFAULT now(),
+      created_at     timestamptz NOT NULL DEFAULT now(),
+      -- the dispatch state
+      published_at   timestamptz,
+      message_id     text,
+      attempts       int NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+      available_at   timestamptz NOT NULL DEFAULT now(),
+      lock_token     uuid,
+      locked_by      text,
+      locked_at      timestamptz,  -- of the last claim: it stays when the lease is given back
+      last_error     text,
+      error_code     text,
+      dead_at        timestamptz,
+      quarantined_at timestamptz,
+      UNIQUE NULLS NOT DISTINCT (tenant_id, aggregate_type, aggregate_id, version),
+      CONSTRAINT lease_is_whole CHECK ((lock_token IS NULL) = (locked_by IS NULL)
+                                       AND (lock_token IS NULL OR locked_at IS NOT NULL)),
+      CONSTRAINT published_is_over CHECK (published_at IS NULL
+        OR (lock_token IS NULL AND dead_at IS NULL AND quarantined_at IS NULL)),
+      CONSTRAINT message_is_published CHECK (message_id IS NULL OR published_at IS NOT NULL),
+      -- The claim looks at available_at alone.
+      CONSTRAINT dead_is_unavailable CHECK ((dead_at IS NULL AND quarantined_at IS NULL)
+        OR (lock_token IS NULL AND available_at = 'infinity'))
+    ) WITH (fillfactor = 70,
+            autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)
+    $table$, parts[1], parts[2]);
+  -- The claim's order; the earlier versions of an aggregate; the cleaner's order; a tenant's backlog.
+  EXECUTE format('CREATE INDEX ON %I.%I (available_at, sequence) WHERE published_at IS NULL', parts[1], parts[2]);
+  EXECUTE format('CREATE INDEX ON %I.%I (aggregate_id, version) WHERE published_at IS NULL', parts[1], parts[2]);
+  EXECUTE format('CREATE INDEX ON %I.%I (published_at, sequence) WHERE published_at IS NOT NULL', parts[1], parts[2]);
+  EXECUTE format('CREATE INDEX ON %I.%I (tenant_id, published_at, sequence)', parts[1], parts[2]);
+  target := to_regclass(format('%I.%I', parts[1], parts[2]));
+  INSERT INTO lockstep.outboxes (outbox, shards) VALUES (target, create_outbox.shards);
+  RETURN target;
+END $$;
+
+-- Takes an outbox away; refused while it has unpublished rows, unless forced.
+CREATE FUNCTION drop_outbox(outbox regclass, force boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  waiting bigint;
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox) THEN
+    RAISE EXCEPTION '% is not an outbox', outbox USING ERRCODE = 'wrong_object_type';
+  END IF;
+  EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', outbox);
+  EXECUTE format('SELECT count(*) FROM %s WHERE published_at IS NULL', outbox) INTO waiting;
+  IF waiting > 0 AND NOT force THEN
+    RAISE EXCEPTION '% has % unpublished rows: let the publisher drain it first, or force it', outbox, waiting
+      USING ERRCODE = 'object_not_in_prerequisite_state';
+  END IF;
+  DELETE FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox;
+  EXECUTE format('DROP TABLE %s', outbox);
+END $$;
+
+-- What is wrong with an event, or NULL. Pub/Sub's limits: a message that it would refuse must not
+-- get into the outbox.
+CREATE FUNCTION event_fault(topic text, aggregate_type text, aggregate_id text, event_type text,
+                            version bigint, payload bytea, tenant_id text, content_type text,
+                            attributes jsonb, traceparent text, tracestate text)
+RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  bytes bigint := 0;
+  fault text;
+BEGIN
+  IF topic IS NULL OR topic !~ '^[a-z0-9.-]{1,127}$' THEN
+    RETURN format('topic %L is not made of a-z, 0-9, "." and "-", or is longer than 127', topic);
+  ELSIF event_type IS NULL OR length(event_type) > 255
+        OR event_type !~ '^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$' THEN
+    RETURN format('event type %L is not a name as in protobuf', left(event_type, 100));
+  ELSIF coalesce(octet_length(aggregate_id), 0) NOT BETWEEN 1 AND 1024 THEN
+    RETURN 'the aggregate id (the ordering key) must have 1 to 1024 bytes';
+  ELSIF coalesce(octet_length(aggregate_type), 0) NOT BETWEEN 1 AND 1024 THEN
+    RETURN 'the aggregate type must have 1 to 1024 bytes';
+  ELSIF version IS NULL OR version < 1 THEN
+    RETURN 'versions start at 1';
+  ELSIF payload IS NULL THEN
+    RETURN 'the payload is NULL';
+  ELSIF octet_length(tenant_id) > 1024 OR octet_length(traceparent) > 1024
+        OR octet_length(tracestate) > 1024 OR octet_length(content_type) > 1024 THEN
+    RETURN 'tenant, traceparent, tracestate and content type have at most 1024 bytes each';
+  ELSIF jsonb_typeof(attributes) IS DISTINCT FROM 'object' THEN
+    RETURN 'attributes must be a JSON object of strings';
+  END IF;
+  IF attributes <> '{}' THEN
+    SELECT sum(octet_length(key) + octet_length(value #>> '{}')),
+           min(CASE
+             WHEN jsonb_typeof(value) <> 'string' THEN format('attribute %L is not a string', left(key, 100))
+             WHEN octet_length(key) NOT BETWEEN 1 AND 256 THEN 'an attribute''s name must have 1 to 256 bytes'
+             WHEN octet_length(value #>> '{}') > 1024 THEN format('attribute %L has more than 1024 bytes', left(key, 100))
+             WHEN key LIKE 'goog%' THEN format('attribute %L starts with goog, which Pub/Sub reserves', left(key, 100))
+             WHEN key IN ('event_id', 'event_type', 'aggregate_type', 'aggregate_id', 'version', 'schema_version',
+                          'occurred_at', 'content_type', 'topic', 'sequence', 'tenant_id', 'traceparent', 'tracestate')
+               OR key LIKE 'lockstep\_%' THEN format('attribute %L is set by Lockstep', left(key, 100))
+           END)
+      INTO bytes, fault FROM jsonb_each(attributes);
+    IF fault IS NULL AND (SELECT count(*) FROM jsonb_object_keys(attributes)) > 87 THEN
+      fault := 'more than 87 attributes (Pub/Sub takes 100, 13 of them are Lockstep''s)';
+    END IF;
+    IF fault IS NOT NULL THEN RETURN fault; END IF;
+  END IF;
+  -- 1,000 bytes cover the names of our own attributes and the short values among them.
+  IF octet_length(payload) + bytes + 2 * octet_length(aggregate_id) + octet_length(aggregate_type)
+     + octet_length(event_type) + octet_length(topic) + coalesce(octet_length(tenant_id), 0)
+     + coalesce(octet_length(traceparent), 0) + coalesce(octet_length(tracestate), 0) + 1000 > 10000000 THEN
+    RETURN format('a payload of %s bytes makes the message larger than Pub/Sub''s 10 MB', octet_length(payload));
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- Puts an event into an outbox, in the caller's transaction; answers its sequence. A repeated
+-- event_id changes nothing and answers the first one's.
+CREATE FUNCTION enqueue(outbox regclass, topic text, aggregate_type text, aggregate_id text,
+                        event_type text, version bigint, payload bytea,
+                        event_id uuid DEFAULT NULL, tenant_id text DEFAULT NULL,
+                        schema_version int DEFAULT 1,
+                        content_type text DEFAULT 'application/protobuf',
+                        attributes jsonb DEFAULT '{}', traceparent text DEFAULT NULL,
+                        tracestate text DEFAULT NULL, occurred_at timestamptz DEFAULT now())
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  same_tenant text := CASE WHEN tenant_id IS NULL THEN 't.tenant_id IS NULL' ELSE 't.tenant_id = $3' END;
+  fault   text;
+  result  bigint;
+  highest bigint;
+  shard   int;
+BEGIN
+  SELECT lockstep.shard_of(enqueue.aggregate_id, o.shards) INTO shard
+    FROM lockstep.outboxes o WHERE o.outbox = enqueue.outbox;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION '% is not an outbox: make one with lockstep.create_outbox(''schema.name'')', outbox
+      USING ERRCODE = 'wrong_object_type';
+  END IF;
+  fault := lockstep.event_fault(topic, aggregate_type, aggregate_id, event_type, version, payload, tenant_id,
+                                content_type, attributes, traceparent, tracestate);
+  IF fault IS NOT NULL THEN
+    RAISE EXCEPTION 'lockstep.enqueue: %', fault USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  event_id := coalesce(event_id, lockstep.new_event_id());
+  EXECUTE format($insert$
+    INSERT INTO %1$s AS t (event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version,
+                           schema_version, payload, content_type, attributes, traceparent, tracestate, occurred_at)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
+    WHERE NOT EXISTS (SELECT 1 FROM %1$s t WHERE %2$s AND t.aggregate_type = $4 AND t.aggregate_id = $5
+                                             AND t.version >= $7)
+    ON CONFLICT (event_id) DO NOTHING
+    RETURNING sequence $insert$, outbox, same_tenant)
+    INTO result
+    USING event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+          content_type, attributes, traceparent, tracestate, coalesce(occurred_at, now());
+  IF result IS NULL THEN
+    EXECUTE format('SELECT t.sequence FROM %s t WHERE t.event_id = $1', outbox) INTO result USING event_id;
+    IF result IS NOT NULL THEN
+      RETURN result;
+    END IF;
+    EXECUTE format('SELECT max(t.version) FROM %s t WHERE %s AND t.aggregate_type = $1 AND t.aggregate_id = $2',
+                   outbox, same_tenant)
+      INTO highest USING aggregate_type, aggregate_id, tenant_id;
+    RAISE EXCEPTION 'lockstep.enqueue: version % of % "%" is not above %, the highest that % holds',
+      version, aggregate_type, aggregate_id, highest, outbox USING ERRCODE = 'unique_violation';
+  END IF;
+  -- An event that a crash could erase must not be published.
+  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  -- NOTIFY takes a database-wide lock at commit, so it is sent to a sleeper only. A sleeping owner
+  -- holds this lock exclusively. Holding it shared, until the transaction ends, keeps an owner that is
+  -- awake from falling asleep before it has seen this row.
+  IF NOT pg_try_advisory_xact_lock_shared(lockstep.lock_key('wake', outbox, shard)) THEN
+    PERFORM pg_notify(lockstep.wake_channel(outbox), shard::text);
+  END IF;
+  RETURN result;
+END $$;
+
+-- The rows behind a blocker that is gone (published, replayed, deleted, skipped) become available.
+-- Without `aggregates` it looks for such rows itself: the safety net behind the relay's own calls.
+CREATE FUNCTION release_held(outbox regclass, dead_blocks boolean DEFAULT true) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  released bigint;
+BEGIN
+  EXECUTE format($update$
+    WITH held AS (
+      SELECT DISTINCT tenant_id, aggregate_type, aggregate_id FROM %1$s
+      WHERE published_at IS NULL AND available_at = 'infinity' AND dead_at IS NULL AND quarantined_at IS NULL),
+    free AS (
+      SELECT h.* FROM held h WHERE NOT EXISTS (
+        SELECT 1 FROM %1$s b WHERE b.published_at IS NULL AND b.aggregate_id = h.aggregate_id
+           AND b.aggregate_type = h.aggregate_type AND b.tenant_id IS NOT DISTINCT FROM h.tenant_id
+           AND (b.available_at < 'infinity' OR b.quarantined_at IS NOT NULL OR (b.dead_at IS NOT NULL AND $1))))
+    UPDATE %1$s t SET available_at = now() FROM free f
+    WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NULL AND t.quarantined_at IS NULL
+      AND t.aggregate_id = f.aggregate_id AND t.aggregate_type = f.aggregate_type
+      AND t.tenant_id IS NOT DISTINCT FROM f.tenant_id $update$, outbox) USING dead_blocks;
+  GET DIAGNOSTICS released = ROW_COUNT;
+  RETURN released;
+END $$;
+
+-- What lockstepctl does to rows by hand, with an audit entry each. Answers how many rows changed.
+CREATE FUNCTION change_rows(outbox regclass, sequences bigint[], action text, actor text, note text,
+                            changes text, condition text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  changed bigint;
+BEGIN
+  EXECUTE format($update$
+    WITH changed AS (
+      UPDATE %1$s t SET %2$s WHERE t.sequence = ANY ($1) AND t.published_at IS NULL AND %3$s
+      RETURNING t.sequence, t.event_id, t.tenant_id, t.aggregate_type, t.aggregate_id, t.available_at),
+    audited AS (
+      INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, note)
+      SELECT $2, $3, $4, sequence, event_id, $5 FROM changed RETURNING 1),
+    followers AS (
+      UPDATE %1$s t SET available_at = now()
+      FROM (SELECT DISTINCT tenant_id, aggregate_type, aggregate_id FROM changed WHERE available_at < 'infinity') c
+      WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NULL
+        AND t.quarantined_at IS NULL AND t.sequence NOT IN (SELECT sequence FROM changed)
+        AND t.aggregate_id = c.aggregate_id AND t.aggregate_type = c.aggregate_type
+        AND t.tenant_id IS NOT DISTINCT FROM c.tenant_id RETURNING 1)
+    SELECT (SELECT count(*) FROM changed) + 0 * (SELECT count(*) FROM audited)
+           + 0 * (SELECT count(*) FROM followers) $update$, outbox, changes, condition)
+    INTO changed USING sequences, actor, action, lockstep.outbox_name(outbox), note;
+  PERFORM pg_notify(lockstep.wake_channel(outbox), '');
+  RETURN changed;
+END $$;
+
+-- A dead row starts over.
+CREATE FUNCTION replay(outbox regclass, sequences bigint[], actor text, note text DEFAULT NULL)
+RETURNS bigint LANGUAGE sql AS $$
+  SELECT lockstep.change_rows(outbox, sequences, 'replay', actor, note,
+    'attempts = 0, available_at = now(), last_error = NULL, error_code = NULL, dead_at = NULL, '
+    'lock_token = NULL, locked_by = NULL', 't.dead_at IS NOT NULL AND t.quarantined_at IS NULL')
+$$;
+
+-- Kept from every automatic path until it is released.
+CREATE FUNCTION quarantine(outbox regclass, sequences bigint[], actor text, note text)
+RETURNS bigint LANGUAGE sql AS $$
+  SELECT lockstep.change_rows(outbox, sequences, 'quarantine', actor, note,
+    'quarantined_at = now(), available_at = ''infinity'', lock_token = NULL, locked_by = NULL',
+    't.quarantined_at IS NULL')
+$$;
+
+-- Ends a quarantine; a row that was dead is dead again.
+CREATE FUNCTION release(outbox regclass, sequences bigint[], actor text, note text DEFAULT NULL)
+RETURNS bigint LANGUAGE sql AS $$
+  SELECT lockstep.change_rows(outbox, sequences, 'release', actor, note,
+    'quarantined_at = NULL, available_at = CASE WHEN t.dead_at IS NULL THEN now() ELSE ''infinity'' END',
+    't.quarantined_at IS NOT NULL')
+$$;
+
+-- The least rights that each part needs. The roles are the user's own; these functions grant to them, and
+-- revoke_rights takes everything back. Whoever calls them owns the outbox.
+
+-- For everybody who touches an outbox: to see the schemas and which outboxes there are.
+CREATE FUNCTION grant_entry(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  home text := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox);
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = grant_entry.outbox) THEN
+    RAISE EXCEPTION '% is not an outbox', outbox USING ERRCODE = 'wrong_object_type';
+  END IF;
+  EXECUTE format('GRANT USAGE ON SCHEMA lockstep, %I TO %s', home, role);
+  EXECUTE format('GRANT SELECT ON lockstep.outboxes TO %s', role);
+END $$;
+
+-- A service that enqueues. It writes events, never their dispatch state; it reads the columns by
+-- which enqueue recognises a repeated event and an old version, and no payload.
+CREATE FUNCTION grant_writer(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lockstep.grant_entry(outbox, role);
+  EXECUTE format('GRANT SELECT (sequence, event_id, tenant_id, aggregate_type, aggregate_id, version), '
+                 'INSERT (event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version, '
+                 'schema_version, payload, content_type, attributes, traceparent, tracestate, occurred_at) '
+                 'ON %s TO %s', outbox, role);
+END $$;
+
+-- A publisher: reads, leases, marks and cleans, and never changes an event.
+CREATE FUNCTION grant_publisher(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lockstep.grant_entry(outbox, role);
+  EXECUTE format('GRANT UPDATE (shards) ON lockstep.outboxes TO %s', role);
+  EXECUTE format('GRANT SELECT, INSERT ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT SELECT, DELETE, UPDATE (published_at, message_id, attempts, available_at, lock_token, '
+                 'locked_by, locked_at, last_error, error_code, dead_at) ON %s TO %s', outbox, role);
+END $$;
+
+-- Who looks: lockstepctl outbox list, pending, dead, quarantined, show. Everything but payloads.
+CREATE FUNCTION grant_reader(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  columns text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+                   WHERE attrelid = outbox AND attnum > 0 AND NOT attisdropped AND attname <> 'payload');
+BEGIN
+  PERFORM lockstep.grant_entry(outbox, role);
+  EXECUTE format('GRANT SELECT ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT SELECT (%s) ON %s TO %s', columns, outbox, role);
+END $$;
+
+-- Who intervenes: a reader that may also replay, quarantine and release rows. Neither publishes nor
+-- deletes.
+CREATE FUNCTION grant_operator(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lockstep.grant_reader(outbox, role);
+  EXECUTE format('GRANT INSERT ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT UPDATE (attempts, available_at, lock_token, locked_by, last_error, error_code, dead_at, '
+                 'quarantined_at) ON %s TO %s', outbox, role);
+END $$;
+
+-- Takes back what the functions above gave. What a role needs for its other outboxes stays.
+CREATE FUNCTION revoke_rights(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  home oid := (SELECT relnamespace FROM pg_class WHERE oid = outbox);
+BEGIN
+  EXECUTE format('REVOKE ALL ON %s FROM %s', outbox, role);
+  IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a
+                 WHERE c.relnamespace = home AND a.grantee = role)
+     AND NOT EXISTS (SELECT 1 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+                     WHERE c.relnamespace = home AND a.grantee = role) THEN
+    EXECUTE format('REVOKE USAGE ON SCHEMA %I FROM %s',
+                   (SELECT nspname FROM pg_namespace WHERE oid = home), role);
+  END IF;
+  IF NOT EXISTS (SELECT 1 FROM lockstep.outboxes o JOIN pg_class c ON c.oid = o.outbox, aclexplode(c.relacl) a
+                 WHERE a.grantee = role)
+     AND NOT EXISTS (SELECT 1 FROM lockstep.outboxes o JOIN pg_attribute t ON t.attrelid = o.outbox,
+                                   aclexplode(t.attacl) a
+                     WHERE a.grantee = role) THEN
+    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit FROM %s', role);
+    EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
+  END IF;
+END $$;

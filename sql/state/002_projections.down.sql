@@ -1,0 +1,2 @@
+DROP TABLE projection_fields;
+DROP TABLE row_versions;

@@ -1,0 +1,154 @@
+// The page over documents from files: what it shows, that it follows changes by itself, that it can be
+// used by keyboard and read by a screen reader, at phone width, light and dark.
+// usage: page_test.js SERVE_STATUS_DOCUMENT
+const assert = require('assert');
+const { spawn } = require('child_process');
+const fs = require('fs');
+const os = require('os');
+const path = require('path');
+const { withBrowser } = require('./browser.js');
+
+const program = process.argv[2];
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'lockstep-page-'));
+const shots = process.env.LOCKSTEP_SHOTS;
+
+// Times in a document are relative to this moment; the page must see them as if they were now.
+function place(name, change = () => {}) {
+  const document = JSON.parse(fs.readFileSync(path.join(__dirname, 'documents', name)));
+  const shift = Date.now() - Date.parse('2026-01-01T09:30:00Z');
+  const walk = (part) => {
+    for (const [key, value] of Object.entries(part)) {
+      if (value && typeof value === 'object') walk(value);
+      else if (typeof value === 'string' && /^20\d\d-\d\d-\d\dT/.test(value)) part[key] = new Date(Date.parse(value) + shift).toISOString();
+    }
+  };
+  walk(document);
+  change(document);
+  const file = path.join(folder, name);
+  fs.writeFileSync(`${file}.new`, JSON.stringify(document));
+  fs.renameSync(`${file}.new`, file);
+  return file;
+}
+
+function serve(file) {
+  const server = spawn(program, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  return new Promise((done, failed) => {
+    server.stdout.once('data', (text) => done({ url: String(text).trim(), server }));
+    server.once('exit', () => failed(new Error('serve-status-document ended')));
+  });
+}
+
+async function shoot(page, name) {
+  if (shots) await page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
+}
+
+async function open(context, url, { width = 1200, scheme = 'light' } = {}) {
+  const page = await context.newPage();
+  await page.setViewportSize({ width, height: 900 });
+  await page.emulateMedia({ colorScheme: scheme });
+  await page.goto(url);
+  await page.getByRole('heading', { level: 2 }).first().waitFor();
+  return page;
+}
+
+// WCAG's contrast of an element's text against the first opaque ground behind it.
+const contrastOf = (element) => {
+  const parse = (color) => color.match(/[\d.]+/g).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  let ground = element;
+  while (ground && (parse(getComputedStyle(ground).backgroundColor)[3] ?? 1) === 0) ground = ground.parentElement;
+  const a = light(parse(getComputedStyle(element).color));
+  const b = light(parse(getComputedStyle(ground ?? document.body).backgroundColor));
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+};
+
+const cases = {
+  async 'a parked key is found with its reason and what to type'(context, url) {
+    const page = await open(context, url);
+    const note = page.getByRole('article').filter({ hasText: 'is parked' }).first();
+    await note.getByText('Video/0b2f6a1e-8a44-4d0e-9f0a-2f7f4c1d9a10').waitFor();
+    await note.getByText('field title: not valid UTF-8').waitFor();
+    await note.getByText('dead-letters show 41').waitFor();
+    assert.equal(await page.title(), `(${await page.getByRole('article').count()}) Lockstep runner`);
+    await shoot(page, 'runner-light');
+  },
+  async 'it follows changes by itself and keeps what the reader opened'(context, url) {
+    const page = await open(context, url);
+    await page.locator('summary', { hasText: 'Configuration' }).click();
+    await page.getByText('postgresql://feed:***@db.internal/feed').waitFor();
+    await page.getByText('after a restart: 8').waitFor();
+    place('runner.json', (document) => { document.groups[0].dead_letters_open = 4321; });
+    await page.getByText('4,321').waitFor({ timeout: 10000 });
+    assert.ok(await page.getByText('postgresql://feed:***@db.internal/feed').isVisible());
+    place('runner.json');
+  },
+  async 'no text is too faint and nothing sticks out, light or dark, wide or narrow'(context, url) {
+    for (const scheme of ['light', 'dark']) {
+      for (const width of [1200, 390, 320]) {
+        const page = await open(context, url, { width, scheme });
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${over} px too wide at ${width}`);
+        for (const selector of ['h1', '.quiet', '.pill.bad', '.pill.good', '.note h3', '.note p', '.tile dt', '.tile.warning dd > span', 'th', 'td', 'a', 'button']) {
+          const element = page.locator(`${selector}:visible`).first();
+          if (await element.count() === 0) continue;
+          const contrast = await element.evaluate(contrastOf);
+          assert.ok(contrast >= 4.5, `${selector} has a contrast of ${contrast.toFixed(2)} (${scheme})`);
+        }
+        await shoot(page, `runner-${scheme}-${width}`);
+        await page.close();
+      }
+    }
+  },
+  async 'the keyboard reaches everything and a chart can be read with arrows'(context, url) {
+    const page = await open(context, url);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Pause');
+    const chart = page.getByRole('img', { name: /^Lag, last/ }).first();
+    await chart.focus();
+    await page.keyboard.press('Home');
+    assert.match(await chart.getAttribute('aria-label'), /ago|now: /);
+    for (const [role, name] of [['region', 'What needs attention'], ['region', 'Group video-feed'], ['table', 'Lanes'], ['navigation', /Other views/]]) {
+      assert.ok(await page.getByRole(role, { name }).first().count() > 0, `no ${role} ${name}`);
+    }
+    assert.match(await page.locator('#announcer').textContent(), /need attention/);
+  },
+};
+
+// Last, for a refused connection is an error in the console, as it should be.
+async function losesItsProcess(context, url, server) {
+  const page = await open(context, url);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByText('Paused', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Go on' }).click();
+  server.kill('SIGTERM');
+  await page.getByText(/No answer for/).waitFor({ timeout: 15000 });
+}
+
+withBrowser(async (context, problems) => {
+  const { url, server } = await serve(place('runner.json'));
+  const other = await serve(place('publisher.json'));
+  try {
+    const page = await open(context, other.url);
+    await page.getByText('Topic catalog.video.deleted.v1 is out of reach').first().waitFor();
+    await page.getByText('outbox replay').first().waitFor();
+    await shoot(page, 'publisher-light');
+    console.log('ok: a publisher shows its topics and dead rows');
+    for (const [name, run] of Object.entries(cases)) {
+      await run(context, url);
+      console.log(`ok: ${name}`);
+    }
+    assert.deepEqual(problems, [], 'the console is clean and nothing outside is asked');
+    await losesItsProcess(context, url, server);
+    console.log('ok: pause stops the updates and a lost process is told');
+  } finally {
+    server.kill('SIGKILL');
+    other.server.kill('SIGKILL');
+    fs.rmSync(folder, { recursive: true, force: true });
+  }
+}).catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "platform/clock.h"
+
+namespace lockstep::chaos {
+
+// How an event is meant to be refused by the runner, if at all.
+enum class Poison { kNone, kGarbage, kRefused, kUnknownType };
+
+struct Event {
+  std::string id;   // uuid
+  std::string key;  // the aggregate
+  int64_t version = 0;
+  std::string type;                           // Set, Patch, Remove
+  std::optional<std::string> a, b;            // what the event says
+  std::optional<std::string> full_a, full_b;  // what the aggregate is after it
+  bool gone = false;                          // … or that it is not
+  std::string bucket;
+  int64_t amount = 0;
+  Poison poison = Poison::kNone;
+  WallTime committed;
+};
+
+struct Row {
+  int64_t version = 0;
+  std::optional<std::string> a, b;
+  friend bool operator==(const Row&, const Row&) = default;
+};
+struct Total {
+  int64_t n = 0, amount = 0;
+  friend bool operator==(const Total&, const Total&) = default;
+};
+
+// What a read model must hold when every committed event has come to its end.
+struct Expected {
+  std::map<std::string, Row> rows;
+  std::map<std::string, Total> totals;
+  std::set<std::string> seen, dead, parked;  // event ids
+};
+
+// Every event that has committed, kept in this process and in a file, never in the database that is
+// under attack. What the read models must hold is computed from it by plain loops that share
+// nothing with Lockstep. Any thread.
+class Ledger {
+ public:
+  explicit Ledger(const std::string& file);
+
+  void Commit(std::vector<Event> events);
+  int64_t size() const;
+  int64_t poison() const;
+  // The ids from the `from`th on, of events that committed before `before`.
+  std::vector<std::string> Ids(size_t from, WallTime before) const;
+
+  // Where a group follows versions and keeps what comes after poison waiting (`ordered`), or takes
+  // whatever comes (the rest).
+  Expected Expect(bool ordered) const;
+
+ private:
+  mutable std::mutex mu_;
+  std::vector<Event> events_;
+  std::ofstream file_;
+};
+
+}  // namespace lockstep::chaos

@@ -1,0 +1,128 @@
+// Publishers, runners, Postgres and Pub/Sub as real processes, a source that keeps its own ledger,
+// and a seeded schedule of what goes wrong. In the end everything must be as the ledger says. Run
+// by scripts/chaos; docs/reliability.md says what it tries and what it found.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+
+#include "platform/log.h"
+#include "tests/chaos/system/ledger.h"
+#include "tests/chaos/system/schedule.h"
+#include "tests/chaos/system/source.h"
+#include "tests/chaos/system/storm.h"
+#include "tests/chaos/system/verdict.h"
+#include "tests/chaos/system/world.h"
+
+namespace lockstep::chaos {
+namespace {
+
+struct Options {
+  WorldOptions world;
+  double minutes = 1;
+  int rate = 120;
+  int patience = 60;  // seconds without progress
+  bool plan = false;
+};
+
+void PrintPlan(const std::vector<Planned>& schedule) {
+  for (const Planned& planned : schedule) {
+    fmt::print("{:>8.3f} s  {:<28} pick {:>4}  {} ms\n",
+               static_cast<double>(planned.at.count()) / 1000, Name(planned.blow),
+               planned.pick % 1000, planned.lasts.count());
+  }
+}
+
+void Report(World& world, const Source& source, const Ledger& ledger, const Storm& storm,
+            size_t planned) {
+  fmt::print(
+      "chaos: {} events committed ({} poison), {} transactions rolled back, {} failed, {} in "
+      "doubt\n",
+      ledger.size(), ledger.poison(), source.rolled_back(), source.failed(), source.in_doubt());
+  fmt::print("chaos: {} blows:", planned);
+  for (const auto& [blow, count] : storm.struck()) fmt::print(" {} {};", count, Name(blow));
+  fmt::print(
+      "\nchaos: Postgres started {} times, {} times out of space; offset resets done {}, refused "
+      "{}\n",
+      world.cluster().starts(), world.cluster().LogCount("No space left"), storm.resets_done(),
+      storm.resets_refused());
+}
+
+int Run(const Options& options) {
+  const Millis length(std::llround(options.minutes * 60'000));
+  const auto schedule = MakeSchedule(options.world.seed, length);
+  if (options.plan) {
+    PrintPlan(schedule);
+    return 0;
+  }
+  fmt::print("chaos: seed {}, {} minutes{}{}\n", options.world.seed, options.minutes,
+             options.world.defect.empty() ? "" : ", with the defect ", options.world.defect);
+  std::fflush(stdout);
+  Ledger ledger(options.world.folder + "/ledger.tsv");
+  World world(options.world);
+  const auto before = world.Inventory();
+  Source source({.database = world.source_url(),
+                 .outbox = World::kOutbox,
+                 .topic = World::kTopic,
+                 .seed = options.world.seed,
+                 .rate = options.rate},
+                ledger);
+  world.publishers().Start(2);
+  world.runners().Start(2);
+  source.Start();
+  Storm storm(world, source, ledger);
+  storm.Run(schedule, length);
+  source.RequestStop();
+  while (!source.ended()) {
+    world.Tick();
+    ::usleep(20'000);
+  }
+  Report(world, source, ledger, storm, schedule.size());
+  std::fflush(stdout);
+
+  Verdict verdict(world, ledger);
+  verdict.WaitUntilSettled(Millis(options.patience * 1000));
+  verdict.CheckData();
+  world.publishers().Finish();
+  world.runners().Finish();
+  verdict.CheckLeftovers(before);
+  std::vector<std::string> complaints = world.publishers().complaints();
+  const auto& more = world.runners().complaints();
+  complaints.insert(complaints.end(), more.begin(), more.end());
+  world.emulator().Signal(SIGTERM);
+  if (world.emulator().WaitFor(Millis(15'000)) != 0)
+    complaints.emplace_back("the emulator did not end well");
+  const bool ended = world.cluster().StopForGood(Millis(30'000));
+  verdict.CheckProcesses(complaints, ended, options.world.folder);
+  fmt::print("{} passed, {} failed\n", verdict.passed(), verdict.failed());
+  return verdict.failed() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lockstep::chaos
+
+int main(int argc, char** argv) {
+  lockstep::chaos::Options options;
+  CLI::App app{"Chaos: see the comment at the top of its source, and scripts/chaos"};
+  app.add_option("--minutes", options.minutes)->capture_default_str();
+  app.add_option("--seed", options.world.seed)->capture_default_str();
+  app.add_option("--rate", options.rate, "events a second")->capture_default_str();
+  app.add_option("--folder", options.world.folder, "for everything that the run makes");
+  app.add_option("--bin", options.world.bin, "the folder of our programs");
+  app.add_option("--defect", options.world.defect, "LOCKSTEP_DEFECT of the programs");
+  app.add_option("--patience", options.patience, "seconds without progress before it is judged")
+      ->capture_default_str();
+  app.add_flag("--plan", options.plan, "only show the schedule");
+  CLI11_PARSE(app, argc, argv);
+  lockstep::log::Configure({.level = lockstep::log::Level::kWarning});
+  try {
+    return lockstep::chaos::Run(options);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "chaos: {}\n", e.what());
+    return 3;
+  }
+}

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "platform/clock.h"
+
+namespace lockstep::chaos {
+
+// What can go wrong.
+enum class Blow {
+  kKillPublisher,
+  kKillRunner,
+  kStopPublisher,  // SIGSTOP, later SIGCONT
+  kStopRunner,
+  kStopEmulator,
+  kRestartFast,  // of Postgres
+  kRestartImmediate,
+  kResetPublisherDatabase,  // TCP resets, at one of the four gates
+  kResetRunnerDatabase,
+  kResetPublisherBus,
+  kResetRunnerBus,
+  kStallPublisherDatabase,
+  kStallRunnerDatabase,
+  kStallPublisherBus,
+  kStallRunnerBus,
+  kSlowFsync,
+  kDiskFull,
+  kOffsetReset,
+  kScalePublishers,
+  kScaleRunners,
+  kPoison,
+  kCount
+};
+std::string_view Name(Blow blow);
+
+struct Planned {
+  Millis at;  // since the beginning
+  Blow blow;
+  uint64_t pick;  // whom it hits, or which kind of it
+  Millis lasts;   // for those that last
+};
+
+// The blows of a run: the same for the same seed and length, whatever happens meanwhile. The blows
+// come as from a shuffled deck, so that a run of a minute has most kinds in it.
+std::vector<Planned> MakeSchedule(uint64_t seed, Millis length);
+
+}  // namespace lockstep::chaos

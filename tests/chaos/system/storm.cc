@@ -1,0 +1,164 @@
+#include "tests/chaos/system/storm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "platform/duration.h"
+#include "postgres/connection.h"
+
+namespace lockstep::chaos {
+namespace {
+
+constexpr Millis kTick{20};
+constexpr Millis kResetLimit{90'000};
+
+constexpr char kGeneration[] =
+    "SELECT s.generation FROM feed_state.consumer_groups g JOIN feed_state.slots s "
+    "ON s.group_name = g.group_name AND s.slot = g.active_slot WHERE g.group_name = 'feed'";
+constexpr char kMissing[] =
+    "SELECT count(*) FROM unnest($1::uuid[]) AS e(id) WHERE NOT EXISTS "
+    "(SELECT 1 FROM feed_state.inbox i WHERE i.generation = $2 AND i.event_id = e.id)";
+
+SteadyTime Now() { return Clock::System().Steady(); }
+
+}  // namespace
+
+Storm::Storm(World& world, Source& source, const Ledger& ledger)
+    : world_(world), source_(source), ledger_(ledger) {}
+
+Storm::~Storm() = default;
+
+void Storm::Run(const std::vector<Planned>& schedule, Millis length) {
+  const SteadyTime began = Now();
+  for (const Planned& planned : schedule) {
+    while (Now() < began + planned.at) Tick();
+    Strike(planned);
+  }
+  while (Now() < began + length) Tick();
+  for (const auto& ending : std::exchange(endings_, {})) ending.second();
+  world_.Calm();
+  while (reset_ != nullptr) Tick();
+}
+
+void Storm::Tick() {
+  for (size_t i = 0; i < endings_.size();) {
+    if (endings_[i].first > Now()) {
+      ++i;
+      continue;
+    }
+    const auto end = std::move(endings_[i].second);
+    endings_.erase(endings_.begin() + static_cast<std::ptrdiff_t>(i));
+    end();
+  }
+  world_.Tick();
+  ReapReset();
+  std::this_thread::sleep_for(kTick);
+}
+
+void Storm::Last(Gate& gate, Millis time) {
+  gate.Stall();
+  endings_.emplace_back(Now() + time, [&gate] { gate.Flow(); });
+}
+
+void Storm::Strike(const Planned& planned) {
+  ++struck_[planned.blow];
+  const auto later = [&](std::function<void()> end) {
+    endings_.emplace_back(Now() + planned.lasts, std::move(end));
+  };
+  Cluster& cluster = world_.cluster();
+  switch (planned.blow) {
+    case Blow::kKillPublisher:
+      return world_.publishers().Kill(planned.pick, planned.lasts);
+    case Blow::kKillRunner:
+      return world_.runners().Kill(planned.pick, planned.lasts);
+    case Blow::kStopPublisher:
+      return world_.publishers().Stop(planned.pick, planned.lasts);
+    case Blow::kStopRunner:
+      return world_.runners().Stop(planned.pick, planned.lasts);
+    case Blow::kStopEmulator:
+      world_.emulator().Signal(SIGSTOP);
+      return later([this] { world_.emulator().Signal(SIGCONT); });
+    case Blow::kRestartFast:
+      return cluster.RestartFast();
+    case Blow::kRestartImmediate:
+      return cluster.RestartImmediate();
+    case Blow::kResetPublisherDatabase:
+      return world_.publisher_database().Reset();
+    case Blow::kResetRunnerDatabase:
+      return world_.runner_database().Reset();
+    case Blow::kResetPublisherBus:
+      return world_.publisher_bus().Reset();
+    case Blow::kResetRunnerBus:
+      return world_.runner_bus().Reset();
+    case Blow::kStallPublisherDatabase:
+      return Last(world_.publisher_database(), planned.lasts);
+    case Blow::kStallRunnerDatabase:
+      return Last(world_.runner_database(), planned.lasts);
+    case Blow::kStallPublisherBus:
+      return Last(world_.publisher_bus(), planned.lasts);
+    case Blow::kStallRunnerBus:
+      return Last(world_.runner_bus(), planned.lasts);
+    case Blow::kSlowFsync:
+      cluster.SlowFsync(true);
+      return later([&cluster] { cluster.SlowFsync(false); });
+    case Blow::kDiskFull:
+      cluster.DiskFull(true);
+      return later([&cluster] { cluster.DiskFull(false); });
+    case Blow::kOffsetReset:
+      return Reset(planned.pick);
+    case Blow::kScalePublishers:
+      return world_.publishers().Scale(planned.pick);
+    case Blow::kScaleRunners:
+      return world_.runners().Scale(planned.pick);
+    case Blow::kPoison:
+      return source_.AddPoison();
+    case Blow::kCount:
+      return;
+  }
+}
+
+void Storm::Reset(uint64_t pick) {
+  if (reset_ != nullptr) return;  // an operator waits for the last one
+  std::vector<std::string> target = {"--to-earliest"};
+  if (pick % 4 == 0) target.emplace_back("--empty");
+  if (pick % 4 >= 2) {
+    if (const std::string time = SafeTime(); !time.empty()) target = {"--to-time", time};
+  }
+  reset_ = world_.BeginReset(std::move(target));
+  reset_limit_ = Now() + kResetLimit;
+}
+
+void Storm::ReapReset() {
+  if (reset_ == nullptr) return;
+  const auto ended = reset_->Ended();
+  if (!ended && Now() < reset_limit_) return;
+  ++(ended == 0 ? resets_done_ : resets_refused_);
+  reset_.reset();
+}
+
+std::string Storm::SafeTime() {
+  const auto connection = postgres::Connection::Open({.url = world_.feed_url(),
+                                                      .application_name = "chaos",
+                                                      .connect_timeout = Millis(1'000),
+                                                      .statement_timeout = Millis(3'000)});
+  if (!connection.ok()) return {};
+  const auto generation = (*connection)->Execute(kGeneration);
+  if (!generation.ok() || generation->empty()) return {};
+  if (generation->Int(0, 0) != std::exchange(generation_, generation->Int(0, 0))) settled_ = 0;
+  const WallTime asked = Clock::System().Now() - std::chrono::seconds(8);
+  const std::vector<std::string> ids = ledger_.Ids(settled_, asked);
+  postgres::Array array;
+  for (const std::string& id : ids) array.Add(std::string_view(id));
+  const auto missing =
+      (*connection)->Execute(kMissing, postgres::Params().Add(array).Add(generation_));
+  if (!missing.ok() || missing->Int(0, 0) > 0) return {};
+  settled_ += ids.size();
+  // Pub/Sub's clock may be behind ours by the whole swing.
+  return FormatTimestamp(asked - World::kClockSwing - std::chrono::seconds(1));
+}
+
+}  // namespace lockstep::chaos

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/chaos/system/ledger.h"
+#include "tests/chaos/system/schedule.h"
+#include "tests/chaos/system/source.h"
+#include "tests/chaos/system/world.h"
+
+namespace lockstep::chaos {
+
+// Carries out a schedule against the world while the source writes, and counts. Of the main thread.
+class Storm {
+ public:
+  Storm(World& world, Source& source, const Ledger& ledger);
+  ~Storm();
+
+  void Run(const std::vector<Planned>& schedule, Millis length);
+
+  const std::map<Blow, int>& struck() const { return struck_; }
+  int resets_done() const { return resets_done_; }
+  int resets_refused() const { return resets_refused_; }
+
+ private:
+  void Strike(const Planned& planned);
+  void Tick();
+  void Last(Gate& gate, Millis time);
+  void Reset(uint64_t pick);
+  void ReapReset();
+  // A time such that no event of the feed that is still to come was published before it; empty when
+  // that can't be known now.
+  std::string SafeTime();
+
+  World& world_;
+  Source& source_;
+  const Ledger& ledger_;
+  std::map<Blow, int> struck_;
+  std::vector<std::pair<SteadyTime, std::function<void()>>> endings_;
+  std::unique_ptr<Child> reset_;
+  SteadyTime reset_limit_;
+  int resets_done_ = 0, resets_refused_ = 0;
+  size_t settled_ = 0;       // so many of the ledger's events are in the feed's inbox …
+  int64_t generation_ = -1;  // … of this generation
+};
+
+}  // namespace lockstep::chaos

@@ -1,0 +1,110 @@
+#pragma once
+
+// What the run keeps in the databases under attack: the read models, and triggers that write down
+// what must never happen, at the moment it does.
+namespace lockstep::chaos {
+
+// In the source's database. A row that was published is settled: whoever marks it again acts
+// without its lease.
+inline constexpr char kSourceTables[] = R"sql(
+CREATE SCHEMA audit;
+CREATE TABLE audit.violations (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what text NOT NULL,
+                               at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE FUNCTION audit.settled_twice() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO audit.violations (what)
+  VALUES (format('%s version %s was settled at %s and again at %s by %s', OLD.aggregate_id, OLD.version,
+                 OLD.published_at, coalesce(NEW.published_at::text, 'no time'),
+                 current_setting('application_name')));
+  RETURN NULL;
+END $$;
+CREATE TRIGGER settled_twice AFTER UPDATE ON shop.outbox FOR EACH ROW
+  WHEN (OLD.published_at IS NOT NULL)
+  EXECUTE FUNCTION audit.settled_twice();
+)sql";
+
+// In the read models' database.
+inline constexpr char kFeedTables[] = R"sql(
+CREATE SCHEMA audit;
+CREATE TABLE audit.violations (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what text NOT NULL,
+                               at timestamptz NOT NULL DEFAULT clock_timestamp());
+-- Each write of a read model, in the order in which they were made to a row.
+CREATE TABLE audit.writes (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  group_name text NOT NULL, key text NOT NULL, op text NOT NULL, version bigint NOT NULL,
+  generation int NOT NULL, epoch bigint NOT NULL);
+CREATE FUNCTION audit.write() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO audit.writes (group_name, key, op, version, generation, epoch)
+  SELECT g.group_name, coalesce(NEW.id, OLD.id), TG_OP, coalesce(NEW.version, OLD.version),
+         s.generation, g.epoch
+    FROM feed_state.consumer_groups g
+    JOIN feed_state.slots s ON s.group_name = g.group_name AND s.slot = g.active_slot
+   WHERE g.group_name = TG_ARGV[0];
+  RETURN NULL;
+END $$;
+-- Each batch saves its offset with the epoch that it believes in.
+CREATE FUNCTION audit.epoch() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  now_at bigint := (SELECT epoch FROM feed_state.consumer_groups g WHERE g.group_name = NEW.group_name);
+BEGIN
+  IF NEW.epoch <> now_at THEN
+    INSERT INTO audit.violations (what)
+    VALUES (format('a batch of %s lane %s committed under epoch %s when the group was at %s',
+                   NEW.instance, NEW.lane, NEW.epoch, now_at));
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER epoch AFTER INSERT OR UPDATE ON feed_state.offsets FOR EACH ROW
+  EXECUTE FUNCTION audit.epoch();
+CREATE SCHEMA read;
+)sql";
+
+// Per group; {0} is its name, {1} what follows the columns.
+inline constexpr char kReadModel[] = R"sql(
+CREATE TABLE read.{0}_item (id text PRIMARY KEY, a text, b text,
+                            version bigint NOT NULL{1});
+CREATE TABLE read.{0}_total (bucket text PRIMARY KEY, n bigint NOT NULL DEFAULT 0,
+                             amount bigint NOT NULL DEFAULT 0);
+CREATE TRIGGER write AFTER INSERT OR UPDATE OR DELETE ON read.{0}_item FOR EACH ROW
+  EXECUTE FUNCTION audit.write('{0}');
+)sql";
+
+// {0} is the group's name.
+inline constexpr char kTotals[] = R"(
+  - name: totals
+    table: read.{0}_total
+    key: bucket
+    events:
+      Set: {{increment: {{n: {{value: 1}}, amount: amount}}}}
+      Patch: {{increment: {{n: {{value: 1}}, amount: amount}}}}
+      Remove: {{increment: {{n: {{value: 1}}, amount: amount}}}}
+)";
+inline constexpr char kOrderedProjection[] = R"(group: {0}
+subscription: chaos.events.{0}
+projections:
+  - name: items
+    table: read.{0}_item
+    key: id
+    version: version
+    events:
+      Set: {{replace: [a, b]}}
+      Patch: {{merge: [a, b]}}
+      Remove: delete
+)";
+// Every event says all that the aggregate is, so that any order will do.
+inline constexpr char kLatestProjection[] = R"(group: {0}
+subscription: chaos.events.{0}
+projections:
+  - name: items
+    table: read.{0}_item
+    key: id
+    version: version
+    deleted_at: deleted_at
+    events:
+      Set: {{replace: {{a: full_a, b: full_b}}}}
+      Patch: {{replace: {{a: full_a, b: full_b}}}}
+      Remove: delete
+)";
+
+}  // namespace lockstep::chaos

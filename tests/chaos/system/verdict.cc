@@ -1,0 +1,290 @@
+#include "tests/chaos/system/verdict.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+#include "platform/status.h"
+#include "postgres/connection.h"
+
+namespace lockstep::chaos {
+namespace {
+
+namespace fs = std::filesystem;
+using postgres::Params;
+using postgres::Result;
+
+constexpr char kGenerationOf[] =
+    "(SELECT s.generation FROM feed_state.consumer_groups g JOIN feed_state.slots s "
+    "ON s.group_name = g.group_name AND s.slot = g.active_slot WHERE g.group_name = $1)";
+
+std::unique_ptr<postgres::Connection> Open(const std::string& url) {
+  for (int tries = 0;; ++tries) {
+    auto connection = postgres::Connection::Open(
+        {.url = url, .application_name = "chaos", .statement_timeout = Millis(120'000)});
+    if (connection.ok()) return *std::move(connection);
+    if (tries == 300) throw std::runtime_error(std::string(MessageOf(connection.status())));
+    std::this_thread::sleep_for(Millis(100));
+  }
+}
+
+Result Query(postgres::Connection& connection, const std::string& sql, const Params& params = {}) {
+  auto result = connection.Execute(sql, params);
+  if (!result.ok()) throw std::runtime_error(std::string(MessageOf(result.status())));
+  return *std::move(result);
+}
+
+std::set<std::string> Ids(postgres::Connection& connection, const std::string& sql,
+                          const std::string& group) {
+  const Result rows = Query(connection, sql, Params().Add(group));
+  std::set<std::string> ids;
+  for (int i = 0; i < rows.rows(); ++i) ids.emplace(rows.Text(i, 0));
+  return ids;
+}
+
+std::vector<std::string> Texts(const Result& rows) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < rows.rows(); ++i) texts.emplace_back(rows.Text(i, 0));
+  return texts;
+}
+
+std::vector<std::string> Difference(const std::set<std::string>& expected,
+                                    const std::set<std::string>& found) {
+  std::vector<std::string> difference;
+  for (const std::string& id : expected) {
+    if (!found.contains(id)) difference.push_back("missing " + id);
+  }
+  for (const std::string& id : found) {
+    if (!expected.contains(id)) difference.push_back("not expected " + id);
+  }
+  return difference;
+}
+
+std::string Text(const Row& row) {
+  return fmt::format("version {} a={} b={}", row.version, row.a.value_or("NULL"),
+                     row.b.value_or("NULL"));
+}
+std::string Text(const Total& total) {
+  return fmt::format("n {} amount {}", total.n, total.amount);
+}
+
+template <typename Value>
+std::vector<std::string> Compare(const std::map<std::string, Value>& expected,
+                                 const std::map<std::string, Value>& found) {
+  std::vector<std::string> difference;
+  for (const auto& [key, value] : expected) {
+    const auto at = found.find(key);
+    if (at == found.end()) {
+      difference.push_back(fmt::format("{} is missing, should be {}", key, Text(value)));
+    } else if (!(at->second == value)) {
+      difference.push_back(
+          fmt::format("{} is {}, should be {}", key, Text(at->second), Text(value)));
+    }
+  }
+  for (const auto& [key, value] : found) {
+    if (!expected.contains(key)) {
+      difference.push_back(fmt::format("{} is {}, should not be", key, Text(value)));
+    }
+  }
+  return difference;
+}
+
+// Programs of this run that are still there: they have its folder in their environment.
+std::vector<std::string> StillRunning(const std::string& folder) {
+  std::vector<std::string> found;
+  const std::string mark = "LOCKSTEP_CHAOS_DIR=" + folder + '\0';
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (pid == std::to_string(::getpid())) continue;
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string environment((std::istreambuf_iterator<char>(file)), {});
+    if (environment.find(mark) == std::string::npos) continue;
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    found.push_back(fmt::format("{} ({})", name, pid));
+  }
+  return found;
+}
+
+}  // namespace
+
+Verdict::Verdict(World& world, const Ledger& ledger) : world_(world), ledger_(ledger) {}
+
+void Verdict::Note(bool good, const std::string& what, const std::string& seen) {
+  ++(good ? passed_ : failed_);
+  fmt::print("  {}  {}{}{}\n", good ? "ok  " : "FAIL", what, seen.empty() ? "" : ": ", seen);
+}
+
+void Verdict::NoteNone(const std::string& what, const std::vector<std::string>& bad) {
+  if (bad.empty()) return Note(true, what, "");
+  const size_t shown = std::min<size_t>(bad.size(), 3);
+  Note(false, what,
+       fmt::format("{} times; {}{}", bad.size(),
+                   fmt::join(bad.begin(), bad.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
+                   bad.size() > shown ? "; …" : ""));
+}
+
+bool Verdict::Look(Progress& progress) {
+  const auto source = postgres::Connection::Open({.url = world_.source_url()});
+  const auto feed = postgres::Connection::Open({.url = world_.feed_url()});
+  if (!source.ok() || !feed.ok()) return false;
+  const auto waiting =
+      (*source)->Execute("SELECT count(*) FROM shop.outbox WHERE published_at IS NULL");
+  if (!waiting.ok()) return false;
+  progress = {.unpublished = waiting->Int(0, 0)};
+  bool settled = progress.unpublished == 0;
+  for (const auto& [name, ordered] : Groups()) {
+    const auto counts = (*feed)->Execute(
+        fmt::format("SELECT (SELECT count(*) FROM feed_state.inbox WHERE generation = {0}), "
+                    "(SELECT count(*) FROM feed_state.dead_letters WHERE generation = {0})",
+                    kGenerationOf),
+        Params().Add(name));
+    if (!counts.ok()) return false;
+    settled =
+        settled && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison();
+    progress.seen += counts->Int(0, 0);
+    progress.dead += counts->Int(0, 1);
+  }
+  return settled;
+}
+
+void Verdict::WaitUntilSettled(Millis patience) {
+  Progress last;
+  SteadyTime moved = Clock::System().Steady();
+  while (true) {
+    world_.Tick();
+    Progress now;
+    if (Look(now)) return;
+    if (!(now == last)) moved = Clock::System().Steady();
+    last = now;
+    if (Clock::System().Steady() - moved > patience) {
+      fmt::print("chaos: nothing has moved for {} s: {} unpublished, {} of {} seen\n",
+                 patience.count() / 1000, now.unpublished, now.seen,
+                 ledger_.size() * static_cast<int64_t>(Groups().size()));
+      return;
+    }
+    for (int i = 0; i < 10; ++i) {
+      world_.Tick();
+      std::this_thread::sleep_for(Millis(50));
+    }
+  }
+}
+
+void Verdict::CheckData() {
+  CheckOutbox();
+  for (const GroupUnderTest& group : Groups()) CheckGroup(group, ledger_.Expect(group.ordered));
+  CheckAudit();
+}
+
+void Verdict::CheckOutbox() {
+  const auto source = Open(world_.source_url());
+  const Expected expected = ledger_.Expect(/*ordered=*/false);
+  std::set<std::string> rows;
+  for (const std::string& id : Texts(Query(*source, "SELECT event_id FROM shop.outbox")))
+    rows.insert(id);
+  NoteNone("the outbox holds what committed, and nothing that was rolled back",
+           Difference(expected.seen, rows));
+  NoteNone("every event was published, and none is dead or leased",
+           Texts(Query(*source,
+                       "SELECT aggregate_id || ' version ' || version FROM shop.outbox WHERE "
+                       "published_at IS NULL OR dead_at IS NOT NULL OR lock_token IS NOT NULL")));
+  NoteNone(
+      "no key was published out of order",
+      Texts(Query(*source,
+                  "SELECT aggregate_id || ' version ' || version FROM (SELECT *, lag(published_at) "
+                  "OVER (PARTITION BY aggregate_id ORDER BY version) AS before FROM shop.outbox) o "
+                  "WHERE before > published_at")));
+  NoteNone("nobody settled a row without its lease",
+           Texts(Query(*source, "SELECT what FROM audit.violations ORDER BY id")));
+}
+
+void Verdict::CheckGroup(const GroupUnderTest& group, const Expected& expected) {
+  const auto feed = Open(world_.feed_url());
+  const std::string& name = group.name;
+  const auto titled = [&](const std::string& what) { return fmt::format("{}: {}", name, what); };
+  const auto ids = [&](const std::string& from) {
+    return Ids(
+        *feed,
+        fmt::format("SELECT event_id FROM feed_state.{} AND generation = {}", from, kGenerationOf),
+        name);
+  };
+  NoteNone(titled("nothing is lost: every event came to an end"),
+           Difference(expected.seen, ids("inbox WHERE true")));
+  std::map<std::string, Row> rows;
+  const Result items =
+      Query(*feed, fmt::format("SELECT id, version, a, b FROM read.{}_item{}", name,
+                               group.ordered ? "" : " WHERE deleted_at IS NULL"));
+  for (int i = 0; i < items.rows(); ++i) {
+    rows[std::string(items.Text(i, 0))] = {items.Int(i, 1), items.Optional(i, 2),
+                                           items.Optional(i, 3)};
+  }
+  NoteNone(titled("the read model equals the ledger"), Compare(expected.rows, rows));
+  std::map<std::string, Total> totals;
+  const Result counted =
+      Query(*feed, fmt::format("SELECT bucket, n, amount FROM read.{}_total", name));
+  for (int i = 0; i < counted.rows(); ++i) {
+    totals[std::string(counted.Text(i, 0))] = {counted.Int(i, 1), counted.Int(i, 2)};
+  }
+  NoteNone(titled("nothing is applied twice: the counts equal the ledger's"),
+           Compare(expected.totals, totals));
+  NoteNone(titled("dead letters are exactly the poison"),
+           Difference(expected.dead, ids("dead_letters WHERE state = 'dead'")));
+  NoteNone(titled("what waits is exactly what comes after the poison"),
+           Difference(expected.parked, ids("parked WHERE true")));
+}
+
+void Verdict::CheckAudit() {
+  const auto feed = Open(world_.feed_url());
+  NoteNone("no write went back to an older version",
+           Texts(Query(
+               *feed,
+               "SELECT group_name || ' ' || key || ' version ' || version || ' after ' || before "
+               "FROM (SELECT *, lag(version) OVER (PARTITION BY group_name, generation, key "
+               "ORDER BY id) AS before FROM audit.writes WHERE op <> 'DELETE') w "
+               "WHERE version <= before")));
+  NoteNone("nothing was written under an older epoch",
+           Texts(Query(*feed, "SELECT what FROM audit.violations ORDER BY id")));
+}
+
+void Verdict::CheckLeftovers(const std::set<std::string>& before) {
+  std::vector<std::string> held;
+  for (const std::string& url : {world_.source_url(), world_.feed_url()}) {
+    const auto connection = Open(url);
+    const auto add = [&](const std::string& sql) {
+      for (std::string& text : Texts(Query(*connection, sql))) held.push_back(std::move(text));
+    };
+    // A session whose client has just gone may take a moment to notice.
+    for (int tries = 0; tries < 100; ++tries) {
+      held.clear();
+      add("SELECT 'session ' || application_name || ' ' || coalesce(state, '') FROM "
+          "pg_stat_activity WHERE "
+          "backend_type = 'client backend' AND application_name <> 'chaos' "
+          "AND datname = current_database()");
+      add("SELECT 'lock ' || locktype || ' ' || objid FROM pg_locks WHERE locktype = 'advisory'");
+      add("SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts");
+      if (held.empty()) break;
+      std::this_thread::sleep_for(Millis(100));
+    }
+    if (!held.empty()) break;
+  }
+  NoteNone("no session, lock or transaction is left", held);
+  NoteNone("tables, subscriptions and snapshots are what they were",
+           Difference(before, world_.Inventory()));
+}
+
+void Verdict::CheckProcesses(const std::vector<std::string>& complaints, bool postgres_ended_well,
+                             const std::string& folder) {
+  NoteNone("no program ended by itself, and all stopped when asked", complaints);
+  auto left = StillRunning(folder);
+  if (!postgres_ended_well) left.emplace_back("Postgres, which did not stop");
+  NoteNone("no process is left", left);
+}
+
+}  // namespace lockstep::chaos

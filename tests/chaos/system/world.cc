@@ -1,0 +1,241 @@
+#include "tests/chaos/system/world.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "platform/status.h"
+#include "postgres/connection.h"
+#include "tests/chaos/system/tables.h"
+
+namespace lockstep::chaos {
+namespace {
+
+constexpr char kProject[] = "chaos";
+
+std::unique_ptr<postgres::Connection> Connect(const std::string& url) {
+  for (int tries = 0;; ++tries) {
+    auto connection = postgres::Connection::Open({.url = url, .application_name = "chaos"});
+    if (connection.ok()) return *std::move(connection);
+    if (tries == 200) throw std::runtime_error(std::string(MessageOf(connection.status())));
+    std::this_thread::sleep_for(Millis(100));
+  }
+}
+
+void Script(postgres::Connection& connection, const std::string& sql) {
+  if (const auto done = connection.Script(sql); !done.ok()) {
+    throw std::runtime_error(std::string(MessageOf(done)));
+  }
+}
+
+// Leases, deadlines and waits are short, so that a minute of chaos holds many of each.
+constexpr char kPublisherYaml[] = R"(database: postgresql://lockstep@127.0.0.1:{}/shop
+pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
+http: {{enabled: false}}
+relay:
+  single_active: false
+  shards: 4
+  batch_size: 50
+  lock_ttl: 3s
+  dispatch_timeout: 2s
+  poll_interval: 1s
+  ping_interval: 500ms
+  session_timeout: 3s
+  watchdog: 6s
+  retry: {{base: 200ms, cap: 2s}}
+  tables: [shop.outbox]
+topics: {{chaos.item.changed.v1: chaos.events}}
+)";
+constexpr char kRunnerYaml[] = R"(database: postgresql://lockstep@127.0.0.1:{}/feed
+state_schema: feed_state
+pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
+http: {{enabled: false}}
+groups:
+)";
+constexpr char kGroupYaml[] = R"(  - file: {}.yaml
+    lanes: 2
+    ack_deadline: 10s
+    ack_fence: 3s
+    seek_takeover: 10s
+    statement_timeout: 5s
+    dead_letter_budget: 0
+    on_gap: {}
+    on_poison: {}
+)";
+constexpr char kProvisionYaml[] = R"(pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
+topics:
+  - name: chaos.events
+    retention: 7d
+subscriptions:
+)";
+
+}  // namespace
+
+const std::vector<GroupUnderTest>& Groups() {
+  static const std::vector<GroupUnderTest> groups = {
+      {"feed", true}, {"steady", true}, {"latest", false}};
+  return groups;
+}
+
+World::World(WorldOptions options)
+    : options_(std::move(options)),
+      cluster_(options_.folder + "/postgres", options_.bin + "/libchaos_bad_disk.so") {
+  cluster_.Start();
+  StartEmulator();
+  publisher_database_ = std::make_unique<Gate>(cluster_.port());
+  runner_database_ = std::make_unique<Gate>(cluster_.port());
+  publisher_bus_ = std::make_unique<Gate>(bus_port_);
+  runner_bus_ = std::make_unique<Gate>(bus_port_);
+  WriteConfigurations();
+  MakeDatabases();
+  Provision();
+  publishers_ = std::make_unique<Fleet>(
+      "publisher", Program("lockstep-publisher", {"--config", File("publisher.yaml")}));
+  runners_ = std::make_unique<Fleet>("runner",
+                                     Program("lockstep-runner", {"--config", File("runner.yaml")}));
+}
+
+Child::Command World::Program(const std::string& name, std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), options_.bin + "/" + name);
+  return {.arguments = std::move(arguments),
+          .environment = {{"LOCKSTEP_DEFECT", options_.defect}},
+          .log = File(name)};
+}
+
+void World::MustRun(const std::string& name, std::vector<std::string> arguments) const {
+  Child::Command command = Program(name, std::move(arguments));
+  command.log = File("setup.log");
+  // More than once: Pub/Sub refuses calls by chance.
+  for (int tries = 0; tries < 5; ++tries) {
+    if (RunToEnd(command, Millis(60'000)) == 0) return;
+  }
+  throw std::runtime_error(name + " failed: see " + command.log);
+}
+
+void World::WriteFile(const std::string& name, const std::string& text) const {
+  std::ofstream(File(name)) << text;
+}
+
+void World::StartEmulator() {
+  Child::Command command =
+      Program("lockstep-emulator",
+              {"--port", "0", "--fault-seed", fmt::format("{}", options_.seed % 1'000'000),
+               "--fault-drop-acks", "0.02", "--fault-delay-acks", "0.02", "--fault-ack-delay", "1s",
+               "--fault-duplicate", "0.02", "--fault-close-streams", "0.005", "--fault-refuse",
+               "0.005", "--fault-clock-swing", fmt::format("{}ms", kClockSwing.count())});
+  command.log = File("emulator.log");
+  emulator_ = std::make_unique<Child>(command);
+  for (int tries = 0; tries < 300 && bus_port_ == 0; ++tries) {
+    std::this_thread::sleep_for(Millis(100));
+    std::ifstream log(command.log);
+    for (std::string line; std::getline(log, line);) {
+      if (line.starts_with("listening on "))
+        bus_port_ = std::stoi(line.substr(line.rfind(':') + 1));
+    }
+  }
+  if (bus_port_ == 0) throw std::runtime_error("the emulator did not start: see " + command.log);
+  auto transport = pubsub::MakeTransport({.emulator_host = fmt::format("127.0.0.1:{}", bus_port_)});
+  if (!transport.ok()) throw std::runtime_error(std::string(MessageOf(transport.status())));
+  transport_ = *std::move(transport);
+}
+
+void World::WriteConfigurations() {
+  WriteFile("publisher.yaml",
+            fmt::format(kPublisherYaml, publisher_database_->port(), publisher_bus_->port()));
+  std::string groups;
+  std::string provision = fmt::format(kProvisionYaml, bus_port_);
+  for (const auto& [name, ordered] : Groups()) {
+    WriteFile(name + ".yaml",
+              fmt::format(fmt::runtime(ordered ? kOrderedProjection : kLatestProjection), name) +
+                  fmt::format(kTotals, name));
+    groups += fmt::format(kGroupYaml, name, ordered ? "park" : "apply", ordered ? "park" : "skip");
+    provision += fmt::format(
+        "  - {{name: chaos.events.{}, topic: chaos.events, ordering: {}, retain_acked: true}}\n",
+        name, ordered);
+  }
+  WriteFile("runner.yaml",
+            fmt::format(kRunnerYaml, runner_database_->port(), runner_bus_->port()) + groups);
+  // The operator's, past the gates.
+  WriteFile("operator.yaml", fmt::format(kRunnerYaml, cluster_.port(), bus_port_) + groups);
+  WriteFile("pubsub.yaml", provision);
+}
+
+void World::MakeDatabases() {
+  const auto server = Connect(cluster_.Url("postgres"));
+  for (const char* sql : {"CREATE DATABASE shop", "CREATE DATABASE feed"}) Script(*server, sql);
+  MustRun("lockstepctl", {"--database", source_url(), "migrate", "up", "--set", "outbox"});
+  MustRun("lockstepctl",
+          {"--database", feed_url(), "migrate", "up", "--set", "state", "--schema", "feed_state"});
+  const auto source = Connect(source_url());
+  Script(*source, fmt::format("SELECT lockstep.create_outbox('{}', 4)", kOutbox));
+  Script(*source, kSourceTables);
+  const auto feed = Connect(feed_url());
+  Script(*feed, kFeedTables);
+  for (const auto& [name, ordered] : Groups()) {
+    Script(*feed, fmt::format(kReadModel, name, ordered ? "" : ", deleted_at timestamptz"));
+  }
+}
+
+void World::Provision() {
+  MustRun("lockstepctl", {"--config", File("pubsub.yaml"), "provision", "--yes"});
+}
+
+std::unique_ptr<Child> World::BeginReset(std::vector<std::string> target) {
+  std::vector<std::string> arguments = {"--config", File("operator.yaml"), "offsets", "reset",
+                                        "feed"};
+  arguments.insert(arguments.end(), target.begin(), target.end());
+  arguments.insert(arguments.end(), {"--reason", "chaos", "--execute"});
+  Child::Command command = Program("lockstepctl", std::move(arguments));
+  command.log = File("resets.log");
+  return std::make_unique<Child>(command);
+}
+
+void World::Tick() {
+  cluster_.Tick();
+  publishers_->Tick();
+  runners_->Tick();
+}
+
+void World::Calm() {
+  cluster_.DiskFull(false);
+  cluster_.SlowFsync(false);
+  for (Gate* gate : {publisher_database_.get(), runner_database_.get(), publisher_bus_.get(),
+                     runner_bus_.get()}) {
+    gate->Flow();
+  }
+  emulator_->Signal(SIGCONT);
+  publishers_->Calm();
+  runners_->Calm();
+}
+
+std::set<std::string> World::Inventory() {
+  std::set<std::string> found;
+  for (const std::string& url : {source_url(), feed_url()}) {
+    const auto tables = Connect(url)->Execute(
+        "SELECT current_database() || '.' || relnamespace::regnamespace || '.' || relname "
+        "FROM pg_class WHERE relkind IN ('r', 'v', 'S', 'm') "
+        "AND relnamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', "
+        "'pg_toast')");
+    if (!tables.ok()) throw std::runtime_error(std::string(MessageOf(tables.status())));
+    for (int i = 0; i < tables->rows(); ++i) found.emplace(tables->Text(i, 0));
+  }
+  for (int tries = 0;; ++tries) {
+    const auto subscriptions = admin().ListSubscriptions(kProject);
+    const auto snapshots = admin().ListSnapshots(kProject);
+    const auto topics = admin().ListTopics(kProject);
+    if (!(subscriptions.ok() && snapshots.ok() && topics.ok())) {
+      if (tries == 20) throw std::runtime_error("Pub/Sub can't be listed");
+      continue;  // refused by chance
+    }
+    for (const auto& each : *subscriptions) found.insert(each.name);
+    for (const auto& each : *snapshots) found.insert(each.name);
+    for (const auto& each : *topics) found.insert(each.name);
+    return found;
+  }
+}
+
+}  // namespace lockstep::chaos

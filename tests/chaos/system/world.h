@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pubsub/transport.h"
+#include "tests/chaos/system/cluster.h"
+#include "tests/chaos/system/fleet.h"
+#include "tests/chaos/system/gate.h"
+
+namespace lockstep::chaos {
+
+// A consumer group of the run. `feed` is the one whose offsets are reset; `steady` is left alone,
+// so that no replay can cover up a loss; `latest` has a subscription without order, where the
+// version guard alone keeps the newest.
+struct GroupUnderTest {
+  std::string name;
+  bool ordered = true;
+};
+const std::vector<GroupUnderTest>& Groups();
+
+struct WorldOptions {
+  std::string folder;  // for everything; absolute
+  std::string bin;     // with our programs
+  std::string defect;  // what LOCKSTEP_DEFECT gets
+  uint64_t seed = 1;
+};
+
+// Everything under attack, set up as an operator would: one Postgres with two databases, the
+// emulator, publishers and runners, and a gate between each two that talk. Of the main thread.
+class World {
+ public:
+  explicit World(WorldOptions options);
+
+  Cluster& cluster() { return cluster_; }
+  Fleet& publishers() { return *publishers_; }
+  Fleet& runners() { return *runners_; }
+  Child& emulator() { return *emulator_; }
+  Gate& publisher_database() { return *publisher_database_; }
+  Gate& runner_database() { return *runner_database_; }
+  Gate& publisher_bus() { return *publisher_bus_; }
+  Gate& runner_bus() { return *runner_bus_; }
+  pubsub::Admin& admin() { return transport_->admin(); }
+
+  std::string source_url() const { return cluster_.Url("shop"); }
+  std::string feed_url() const { return cluster_.Url("feed"); }
+
+  // lockstepctl offsets reset feed …, under way.
+  std::unique_ptr<Child> BeginReset(std::vector<std::string> target);
+  void Tick();
+  // Ends every attack that lasts.
+  void Calm();
+
+  // Tables of both databases, subscriptions and snapshots: what a run must leave as it was.
+  std::set<std::string> Inventory();
+
+  static constexpr char kOutbox[] = "shop.outbox";
+  static constexpr char kTopic[] = "chaos.item.changed.v1";
+  static constexpr Millis kClockSwing{20'000};
+
+ private:
+  void StartEmulator();
+  void MakeDatabases();
+  void Provision();
+  void WriteConfigurations();
+  std::string File(const std::string& name) const { return options_.folder + "/" + name; }
+  void WriteFile(const std::string& name, const std::string& text) const;
+  Child::Command Program(const std::string& name, std::vector<std::string> arguments) const;
+  void MustRun(const std::string& name, std::vector<std::string> arguments) const;
+
+  const WorldOptions options_;
+  Cluster cluster_;
+  std::unique_ptr<Child> emulator_;
+  int bus_port_ = 0;
+  std::unique_ptr<Gate> publisher_database_, runner_database_, publisher_bus_, runner_bus_;
+  std::unique_ptr<pubsub::Transport> transport_;
+  std::unique_ptr<Fleet> publishers_, runners_;
+};
+
+}  // namespace lockstep::chaos

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Runs docs/adopting.md as a reader would: every block of shell and SQL, in order.
+#   adopting_test.sh BIN_DIR SOURCE_DIR     (needs LOCKSTEP_TEST_PG)
+set -euo pipefail
+bin=$(cd "$1" && pwd) source=$(cd "$2" && pwd)
+dir=$(mktemp -d)
+database=adopting_$$
+cleanup() {
+  [ -z "${emulator:-}" ] || kill "$emulator" 2>/dev/null || true
+  psql -q -d "$LOCKSTEP_TEST_PG" -c "DROP DATABASE IF EXISTS $database WITH (FORCE)" >/dev/null || true
+  rm -rf "$dir"
+}
+trap cleanup EXIT
+export PATH=$bin:$PATH
+cd "$dir"
+psql -q -d "$LOCKSTEP_TEST_PG" -c "CREATE DATABASE $database"
+export LOCKSTEP_DATABASE=${LOCKSTEP_TEST_PG%/*}/$database
+lockstep-emulator >emulator.out 2>&1 &
+emulator=$!
+for _ in $(seq 200); do
+  PUBSUB_EMULATOR_HOST=$(sed -n 's/.*listening on //p' emulator.out)
+  [ -z "$PUBSUB_EMULATOR_HOST" ] || break
+  sleep 0.05
+done
+export PUBSUB_EMULATOR_HOST
+# ```sh blocks run as they are, ```sql blocks through psql, ```yaml FILE blocks become files.
+awk '
+  /^```sh$/   { print "set -x"; mode = "sh"; next }
+  /^```sql$/  { print "psql -q -v ON_ERROR_STOP=1 -d \"$LOCKSTEP_DATABASE\" <<\"END_OF_SQL\""; mode = "sql"; next }
+  /^```yaml [a-z.]+$/ { print "cat >" $2 " <<\"END_OF_FILE\""; mode = "yaml"; next }
+  /^```$/     { if (mode == "sql") print "END_OF_SQL"; if (mode == "yaml") print "END_OF_FILE"; mode = ""; next }
+  mode != ""  { print }
+' "$source/docs/adopting.md" >steps.sh
+bash -euo pipefail steps.sh >out 2>&1 || { cat out; exit 1; }
+# What the page promises: the event was published, the roles are least, the outbox is gone again.
+grep -q 'published' out || { cat out; exit 1; }
+left=$(psql -qAt -d "$LOCKSTEP_DATABASE" -c "SELECT to_regclass('catalog.video_outbox') IS NULL")
+[ "$left" = t ] || { cat out; exit 1; }
+psql -q -d "$LOCKSTEP_DATABASE" -c 'DROP OWNED BY catalog_service, catalog_publisher' -c 'DROP ROLE catalog_service' \
+  -c 'DROP ROLE catalog_publisher'

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Bad input is met with a sentence: each program says what is wrong, with what, and ends with a status.
+#   bad_input_test.sh BIN_DIR     (needs LOCKSTEP_TEST_PG)
+set -euo pipefail
+bin=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"; [ -z "${held:-}" ] || kill "$held" 2>/dev/null || true' EXIT
+passed=0 failed=0
+
+# expect NAME 'REGEX' COMMAND…: it must fail, soon, and say so in words.
+expect() {
+  local name=$1 regex=$2 status=0
+  shift 2
+  timeout 20 "$@" >"$dir/out" 2>&1 </dev/null || status=$?
+  if [ "$status" -eq 0 ] || [ "$status" -ge 124 ]; then
+    echo "FAILED $name: status $status"
+  elif ! grep -qE "$regex" "$dir/out"; then
+    echo "FAILED $name: no /$regex/ in what it said"
+  elif grep -qE 'terminate called|what\(\):|Aborted|Segmentation' "$dir/out"; then
+    echo "FAILED $name: a crash, not a sentence"
+  else
+    passed=$((passed + 1))
+    return
+  fi
+  failed=$((failed + 1))
+  sed 's/^/    /' "$dir/out"
+}
+
+nowhere=postgresql://lockstep@127.0.0.1:1/nowhere
+cat >"$dir/broken.yaml" <<'EOT'
+relay:
+  tables: [a.b
+EOT
+cat >"$dir/misspelt.yaml" <<'EOT'
+databse: x
+EOT
+cat >"$dir/publisher.yaml" <<EOT
+database: $LOCKSTEP_TEST_PG
+pubsub: {project: test, emulator_host: "127.0.0.1:1"}
+relay:
+  tables: [no_such.outbox]
+EOT
+
+for program in lockstep-publisher lockstep-runner; do
+  expect "$program: missing file" 'configuration file .*/none.yaml' "$bin/$program" --config "$dir/none.yaml"
+  expect "$program: broken YAML" 'broken.yaml:[0-9]+:[0-9]+: not YAML' "$bin/$program" --config "$dir/broken.yaml"
+  expect "$program: unknown key" "misspelt.yaml:1:1: unknown key 'databse'; did you mean 'database'" \
+    "$bin/$program" --config "$dir/misspelt.yaml"
+  expect "$program: unknown flag" 'unknown key; did you mean --database' "$bin/$program" --databas x
+  expect "$program: no value" '\-\-database needs a value' "$bin/$program" --database
+done
+# A database that can't be reached may come up later, so the daemons wait for it and say so; --once does not.
+expect "publisher: unreachable database" "can't connect to Postgres.*127.0.0.1" \
+  "$bin/lockstep-publisher" --once --database $nowhere --relay.tables a.b --pubsub.emulator_host 127.0.0.1:1
+expect "publisher: missing table" 'no_such.outbox' "$bin/lockstep-publisher" --once --config "$dir/publisher.yaml"
+expect "ctl: unreachable database" "can't connect to Postgres.*127.0.0.1" \
+  "$bin/lockstepctl" --database $nowhere migrate up
+expect "ctl: no database" 'LOCKSTEP_DATABASE' env -u LOCKSTEP_DATABASE "$bin/lockstepctl" migrate up
+expect "ctl: wrong emulator address" '127.0.0.1:1' \
+  env PUBSUB_EMULATOR_HOST=127.0.0.1:1 "$bin/lockstepctl" provision --yes --config examples/catalog/pubsub.yaml
+
+# What is wrong with a projection is told before the first message: here there is no Pub/Sub to get one from.
+database=bad_input_$$
+url=${LOCKSTEP_TEST_PG%/*}/$database
+psql -Xq -d "$LOCKSTEP_TEST_PG" -c "CREATE DATABASE $database"
+trap 'psql -Xq -d "$LOCKSTEP_TEST_PG" -c "DROP DATABASE $database WITH (FORCE)"; rm -rf "$dir"
+  [ -z "${held:-}" ] || kill "$held" 2>/dev/null || true' EXIT
+"$bin/lockstepctl" --database "$url" migrate up --set state --schema feed_state >/dev/null
+catalog=$(dirname "$bin")/examples/catalog
+psql -Xq -d "$url" -f "$catalog/read_model.sql"
+cp "$catalog/video_events.pb" "$dir"
+cat >"$dir/runner.yaml" <<EOT
+database: $url
+state_schema: feed_state
+pubsub: {project: test, emulator_host: "127.0.0.1:1"}
+groups:
+  - file: $dir/group.yaml
+EOT
+# refused NAME 'REGEX' 'SED SCRIPT' [SQL]: the catalogue, spoilt; its table, spoilt.
+refused() {
+  sed "$3" "$catalog/catalog.yaml" >"$dir/group.yaml"
+  [ -z "${4:-}" ] || psql -Xq -d "$url" -c "$4"
+  expect "runner: $1" "$2" "$bin/lockstep-runner" --once --config "$dir/runner.yaml"
+}
+refused "projection: bad YAML" 'group.yaml:[0-9]+:[0-9]+: not YAML' 's/^projections:/projections: [/'
+refused "projection: unknown type" "group.yaml:[0-9]+:[0-9]+: .*video.events.VideoCreatd" 's/VideoCreated/VideoCreatd/'
+refused "projection: unknown field" "group.yaml:[0-9]+:[0-9]+: .*no field 'titel'; did you mean 'title'" 's/, title,/, titel,/'
+refused "projection: impossible cast" 'group.yaml:[0-9]+:[0-9]+: .*as: seconds is for Duration' \
+  's/, title,/, {title: {field: title, as: seconds}},/'
+refused "projection: unknown column" "group.yaml:[0-9]+:[0-9]+: .*no column 'headline'.*ADD COLUMN" \
+  's/, title,/, {headline: title}, title,/'
+refused "projection: value of no such type" 'group.yaml:[0-9]+:[0-9]+: value long is no bigint' \
+  's/duration_seconds, published_at\]/{duration_seconds: {value: long}}]/'
+refused "projection: wrong type" 'group.yaml:[0-9]+:[0-9]+: .*make the column bigint' '' \
+  'ALTER TABLE catalog_read.video_projection ALTER COLUMN duration_seconds TYPE int'
+refused "projection: missing table" 'group.yaml:[0-9]+:[0-9]+: table .* does not exist; lockstepctl projection ddl' '' \
+  'DROP TABLE catalog_read.video_projection'
+
+"$bin/lockstep-emulator" --port 0 >"$dir/emulator" 2>&1 &
+held=$!
+for _ in $(seq 100); do grep -q 'listening on' "$dir/emulator" && break; sleep 0.1; done
+port=$(sed -n 's/.*listening on .*:\([0-9]*\).*/\1/p' "$dir/emulator")
+expect "emulator: port taken" "$port" "$bin/lockstep-emulator" --port "$port"
+expect "emulator: not a port" 'port' "$bin/lockstep-emulator" --port many
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# lockstepctl outbox …, as an operator types it.
+#   outbox_commands_test.sh BIN_DIR     (needs LOCKSTEP_TEST_PG)
+set -euo pipefail
+ctl=$1/lockstepctl
+database=outbox_commands_$$
+out=$(mktemp)
+cleanup() {
+  psql -q -d "$LOCKSTEP_TEST_PG" -c "DROP DATABASE IF EXISTS $database WITH (FORCE)" >/dev/null || true
+  rm -f "$out"
+}
+trap cleanup EXIT
+psql -q -d "$LOCKSTEP_TEST_PG" -c "CREATE DATABASE $database"
+export LOCKSTEP_DATABASE=${LOCKSTEP_TEST_PG%/*}/$database
+sql() { psql -qAt -v ON_ERROR_STOP=1 -d "$LOCKSTEP_DATABASE" -c "$1"; }
+says() { # REGEX COMMAND…: succeeds and says so
+  local regex=$1; shift
+  "$@" >"$out" 2>&1 </dev/null || { echo "FAILED: $*"; cat "$out"; exit 1; }
+  grep -qE "$regex" "$out" || { echo "FAILED: no /$regex/: $*"; cat "$out"; exit 1; }
+}
+refuses() { # REGEX COMMAND…: fails and says why
+  local regex=$1; shift
+  if "$@" >"$out" 2>&1 </dev/null; then echo "FAILED: not refused: $*"; exit 1; fi
+  grep -qE "$regex" "$out" || { echo "FAILED: no /$regex/: $*"; cat "$out"; exit 1; }
+}
+refuses 'migrate up first' "$ctl" outbox create shop.outbox
+"$ctl" migrate up >/dev/null
+refuses 'schema' "$ctl" outbox create outbox
+says 'shop.outbox is an outbox' "$ctl" outbox create shop.outbox
+says '"outbox": "shop.outbox"' "$ctl" outbox list --json
+sql "SELECT lockstep.enqueue('shop.outbox', 't', 'item', k, 'T', v, 'secret', tenant_id => 'acme')
+     FROM unnest(ARRAY['a', 'a', 'b'], ARRAY[1, 2, 1]) AS e(k, v)" >/dev/null
+says 'a v2' "$ctl" outbox pending shop.outbox --key a
+says 'No such rows' "$ctl" outbox dead shop.outbox
+sql "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity', attempts = 25, last_error = 'it broke',
+     error_code = 'UNKNOWN.INTERNAL' WHERE aggregate_id = 'a' AND version = 1"
+says '"error_code": "UNKNOWN.INTERNAL"' "$ctl" outbox dead shop.outbox --tenant acme --json
+refuses 'say which rows' "$ctl" outbox replay shop.outbox --yes
+refuses 'Repeat with --yes' "$ctl" outbox replay shop.outbox --key a
+[ "$(sql "SELECT count(*) FROM shop.outbox WHERE dead_at IS NOT NULL")" = 1 ]
+says 'This will replay 1 row of shop.outbox' "$ctl" outbox replay shop.outbox --code UNKNOWN.INTERNAL --yes
+[ "$(sql "SELECT count(*) FROM shop.outbox WHERE dead_at IS NULL AND attempts = 0 AND last_error IS NULL")" = 3 ]
+refuses 'no such rows' "$ctl" outbox replay shop.outbox --key a --yes
+# On a terminal it asks; a database that is not on this machine asks twice.
+if command -v script >/dev/null; then
+  far=${LOCKSTEP_DATABASE/127.0.0.1/db.example.com}?hostaddr=127.0.0.1
+  asked() { # DATABASE ANSWER…: how many rows are dead after a replay that is answered so
+    local database=$1; shift
+    sql "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id = 'a' AND version = 1"
+    printf '%s\n' "$@" | script -qec "$ctl --database '$database' outbox replay shop.outbox --key a" /dev/null >"$out" 2>&1 || true
+    sql "SELECT count(*) FROM shop.outbox WHERE dead_at IS NOT NULL"
+  }
+  [ "$(asked "$LOCKSTEP_DATABASE" n)" = 1 ] || { echo "FAILED: a no was taken for a yes"; cat "$out"; exit 1; }
+  [ "$(asked "$LOCKSTEP_DATABASE" y)" = 0 ] || { echo "FAILED: a yes was not enough"; cat "$out"; exit 1; }
+  [ "$(asked "$far" y n)" = 1 ] || { echo "FAILED: a database that is far asked once"; cat "$out"; exit 1; }
+  grep -q 'not on this machine' "$out" || { echo "FAILED: it does not say why it asks twice"; cat "$out"; exit 1; }
+  [ "$(asked "$far" y y)" = 0 ] || { echo "FAILED: two yeses were not enough"; cat "$out"; exit 1; }
+  sql "DELETE FROM lockstep.outbox_audit WHERE id > 1"
+fi
+refuses 'say why with --note' "$ctl" outbox quarantine shop.outbox --key b --yes
+says '"rows": 1' "$ctl" outbox quarantine shop.outbox --key b --note odd --yes --json
+says 'b v1' "$ctl" outbox quarantined shop.outbox
+event=$(sql "SELECT event_id FROM shop.outbox WHERE aggregate_id = 'b'")
+says 'quarantine by .*: odd' "$ctl" outbox show shop.outbox --event "$event"
+if grep -q secret "$out"; then echo "FAILED: a payload was shown"; exit 1; fi
+says 'release: 1 rows' "$ctl" outbox release shop.outbox --event "$event" --yes
+[ "$(sql "SELECT count(*) FROM lockstep.outbox_audit")" = 3 ]
+refuses '3 unpublished rows' "$ctl" outbox drop shop.outbox --yes
+says 'is gone' "$ctl" outbox drop shop.outbox --yes --force
+echo "all as promised"

@@ -1,0 +1,236 @@
+// Every metric that is exported says what happened.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/observability/pair.h"
+#include "tests/observability/scrape.h"
+
+namespace lockstep::observability {
+namespace {
+
+using ::testing::IsEmpty;
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Change(pair_.directory + "/runner.yaml", "max_attempts: 1",
+           "max_attempts: 1\n    checkpoints: true\n    checkpoint_every: 1s");
+    Change(pair_.directory + "/publisher.yaml",
+           "pubsub:", "metrics: {backlog_interval: 500ms}\npubsub:");
+    pair_.StartPublisher();
+    pair_.StartRunner();
+  }
+  // Ten videos, five of them changed, one poisoned with an event behind it, one with a gap; one
+  // event delivered twice and one that is older than what is there.
+  void EnqueueEvents() {
+    for (int video = 1; video <= 10; ++video) pair_.Enqueue(video, 1);
+    for (int video = 1; video <= 5; ++video) pair_.Enqueue(video, 2);
+    pair_.EnqueueRaw(7, 2, "video.events.VideoUpdated", R"({"video_id":"no uuid"})");
+    pair_.Enqueue(7, 3);  // parked behind it
+    pair_.Enqueue(9, 3);  // a gap
+    ASSERT_TRUE(Await([&] { return Unpublished() == 0; }, "18 rows published"));
+    pair_.source.Run(
+        "UPDATE catalog.video_outbox SET published_at = NULL, message_id = NULL WHERE "
+        "aggregate_id = '" +
+        Pair::VideoId(3) + "' AND version = 2");
+    ASSERT_TRUE(Await([&] { return Unpublished() == 0; }, "one of them again"));
+    // The outbox forgets what it has published; only then does it take an older version.
+    pair_.source.Run("DELETE FROM catalog.video_outbox WHERE aggregate_id = '" + Pair::VideoId(4) +
+                     "'");
+    pair_.Enqueue(4, 1);
+  }
+  // A row that Pub/Sub can't take now (no such topic), one that it never takes, and one put aside.
+  void EnqueueTrouble() {
+    const auto enqueue = [&](const char* topic, const char* key) {
+      return fmt::format(
+          "SELECT lockstep.enqueue('catalog.video_outbox', '{}', 'video', '{}', 't', 1, '')", topic,
+          key);
+    };
+    pair_.source.Run(enqueue("no.such.topic.v1", "w"));
+    for (const char* key : {"x", "y"}) {
+      pair_.source.Run(
+          "BEGIN; " + enqueue("catalog.video.changed.v1", key) +
+          "; UPDATE catalog.video_outbox SET attributes = (SELECT jsonb_object_agg('a' || i, 'b') "
+          "FROM generate_series(1, 101) i) WHERE aggregate_id = '" +
+          key + "'; COMMIT");
+    }
+    ASSERT_TRUE(Await([&] { return Outbox("dead_at IS NOT NULL") == 2; }, "two dead rows"));
+    const std::string event = std::string(
+        pair_.source.Query("SELECT event_id FROM catalog.video_outbox WHERE aggregate_id = 'y'")
+            .Text(0, 0));
+    ASSERT_EQ(pair_
+                  .Ctl({"--database", pair_.source.url(), "--yes", "outbox", "quarantine", kTable,
+                        "--event", event, "--note", "later"})
+                  .status,
+              0);
+    const std::string dead = std::string(
+        pair_.source.Query("SELECT event_id FROM catalog.video_outbox WHERE aggregate_id = 'x'")
+            .Text(0, 0));
+    ASSERT_EQ(pair_
+                  .Ctl({"--database", pair_.source.url(), "--yes", "outbox", "replay", kTable,
+                        "--event", dead})
+                  .status,
+              0);
+    ASSERT_TRUE(Await([&] { return Outbox("dead_at IS NOT NULL AND quarantined_at IS NULL") == 1; },
+                      "dead again"));
+  }
+  int64_t Outbox(const std::string& where) {
+    return pair_.source.QueryInt("SELECT count(*) FROM catalog.video_outbox WHERE " + where);
+  }
+  int64_t Unpublished() { return Outbox("published_at IS NULL AND dead_at IS NULL"); }
+  bool Await(const std::function<bool()>& condition, const char* what) {
+    return pair_.Await(condition, what);
+  }
+
+  Pair pair_;
+};
+
+TEST_F(MetricsTest, EachSaysWhatHappened) {
+  EnqueueEvents();
+  EnqueueTrouble();
+  Scrape runner(pair_.runner_url);
+  const auto settled = [&](const std::string& name, double value,
+                           const std::string& labels = R"(group="feed")") {
+    return Await(
+        [&] {
+          runner.Read();
+          return runner(name, labels) == value;
+        },
+        name.c_str());
+  };
+  ASSERT_TRUE(settled("runner_stale_versions_total", 1));
+  ASSERT_TRUE(settled("runner_parked_events", 2));
+  ASSERT_TRUE(settled("runner_version_lag", 2)) << "3 came, 1 is stored";
+  const auto events = [&](const char* result) {
+    return runner("runner_events_total", fmt::format(R"(group="feed",result="{}")", result));
+  };
+  EXPECT_EQ(events("applied"), 15);
+  EXPECT_EQ(events("dead"), 1);
+  EXPECT_EQ(events("parked"), 2);
+  EXPECT_EQ(events("duplicate"), 1);
+  EXPECT_EQ(events("superseded"), 1);
+  EXPECT_EQ(events("ignored"), 0);
+  EXPECT_EQ(runner("runner_duplicates_total"), 1);
+  EXPECT_EQ(runner("runner_parked_total"), 2);
+  EXPECT_EQ(runner("runner_parked_keys"), 2);
+  EXPECT_EQ(runner("runner_gaps_total"), 1);
+  EXPECT_EQ(runner("runner_released_total"), 0);
+  EXPECT_EQ(runner("runner_dead_letters_total"), 1);
+  EXPECT_EQ(runner("runner_dead_letters_open"), 1);
+  EXPECT_EQ(runner("runner_halted"), 0);
+  EXPECT_EQ(runner("runner_nacks_total"), 0);
+  EXPECT_GE(runner("runner_transaction_failures_total"), 1) << "the poison's";
+  EXPECT_EQ(runner("offset_save_failure_total"), runner("runner_transaction_failures_total"));
+  // Every message that came was an event or a heartbeat, and every one was acked.
+  ASSERT_TRUE(Await(
+      [&] {
+        runner.Read();
+        return runner("runner_acks_total", R"(group="feed",result="ok")") ==
+               runner("runner_deliveries_total");
+      },
+      "acks"));
+  EXPECT_GE(runner("runner_deliveries_total"), 20);
+  EXPECT_EQ(runner("runner_acks_total", R"(group="feed",result="failed")"), 0);
+  EXPECT_EQ(runner("runner_batch_events_sum"), 20) << "heartbeats are not among them";
+  const double batches = runner("runner_batch_events_count");
+  EXPECT_EQ(runner("offset_save_total"), batches);
+  EXPECT_GE(runner("runner_transaction_seconds_count"), batches);
+  EXPECT_GT(runner("runner_transaction_seconds_sum"), 0);
+  for (const char* stage :
+       {"occurred_to_published", "published_to_received", "received_to_committed"}) {
+    const std::string labels = fmt::format(R"(group="feed",stage="{}")", stage);
+    EXPECT_EQ(runner("runner_stage_lag_seconds_count", labels), batches) << stage;
+    EXPECT_GE(runner("runner_stage_lag_last_seconds", labels), 0) << stage;
+    EXPECT_LE(runner("runner_stage_lag_last_seconds", labels),
+              runner("runner_stage_lag_seconds_sum", labels))
+        << stage;
+  }
+  EXPECT_GE(runner("offset_lag_ms"), 0);
+  EXPECT_LT(runner("offset_lag_ms"), 60'000);
+  EXPECT_GE(runner("runner_commit_age_seconds"), 0);
+  EXPECT_LT(runner("runner_commit_age_seconds"), 60);
+  EXPECT_GE(runner("runner_heartbeat_age_seconds"), 0);
+  EXPECT_LT(runner("runner_heartbeat_age_seconds"), 60);
+  ASSERT_TRUE(settled("runner_in_hand_events", 0));
+  ASSERT_TRUE(settled("runner_lag_seconds", 0));
+  ASSERT_TRUE(settled("runner_catch_up_seconds", 0)) << "nothing to catch up";
+  ASSERT_TRUE(Await(
+      [&] {
+        runner.Read();
+        return runner("runner_checkpoint_age_seconds") >= 0;
+      },
+      "a checkpoint"));
+  EXPECT_LT(runner("runner_checkpoint_age_seconds"), 60);
+  EXPECT_EQ(runner("lockstep_ready", R"(role="runner")"), 1);
+  EXPECT_EQ(runner("replay_total", R"(kind="dead_letter")"), 0);
+  // An operator cures the poison: it is replayed, and what was parked behind it is released.
+  pair_.feed.Run("UPDATE feed_state.dead_letters SET payload = convert_to('{\"video_id\":\"" +
+                 Pair::VideoId(7) + "\",\"title\":\"cured\"}', 'UTF8')");
+  ASSERT_EQ(pair_
+                .Ctl({"--config", pair_.directory + "/runner.yaml", "--yes", "dead-letters",
+                      "replay", "--id", "1", "--reason", "cured"})
+                .status,
+            0);
+  ASSERT_TRUE(settled("replay_total", 1, R"(kind="dead_letter")"));
+  ASSERT_TRUE(settled("runner_parked_keys", 1));
+  ASSERT_TRUE(settled("runner_dead_letters_open", 0));
+  // The version that was missing comes: this runner releases what waits for it.
+  pair_.source.Run("DELETE FROM catalog.video_outbox WHERE aggregate_id = '" + Pair::VideoId(9) +
+                   "'");
+  pair_.Enqueue(9, 2);
+  ASSERT_TRUE(settled("runner_released_total", 1));
+
+  Scrape publisher(pair_.publisher_url);
+  const std::string table = R"(table="catalog.video_outbox")";
+  const std::string topic = table + R"(,topic="catalog.video.changed.v1")";
+  const std::string success = R"(result="success",)" + topic;
+  ASSERT_TRUE(Await(
+      [&] {
+        publisher.Read();
+        return publisher("outbox_dispatch_total", success) == 21;
+      },
+      "dispatch"));
+  // 18, one again, one older, one late; x and y were refused, x twice.
+  EXPECT_EQ(publisher("outbox_enqueue_total", topic), 22) << "counted once however often claimed";
+  EXPECT_EQ(publisher("outbox_dispatch_latency_seconds_count", success), 21);
+  EXPECT_EQ(publisher("outbox_enqueue_to_publish_seconds_count", topic), 21);
+  EXPECT_GE(publisher("outbox_dispatch_total", R"(result="failure",)" + topic), 3);
+  EXPECT_EQ(publisher("outbox_dispatch_latency_seconds_count", R"(result="failure",)" + topic),
+            publisher("outbox_dispatch_total", R"(result="failure",)" + topic));
+  EXPECT_GE(publisher("outbox_dispatch_total",
+                      R"(result="failure",)" + table + R"(,topic="no.such.topic.v1")"),
+            1);
+  EXPECT_EQ(publisher("outbox_dead_total", topic), 3);
+  EXPECT_EQ(publisher("outbox_retry_delay_seconds_count", table), 0)
+      << "an outage spends no attempt";
+  EXPECT_EQ(publisher("outbox_lost_leases_total", table), 0);
+  EXPECT_EQ(publisher("outbox_relay_leader", table), 1);
+  EXPECT_EQ(publisher("outbox_shards_held", table), 1);
+  for (const auto& [name, value] : std::map<std::string, double>{
+           {"outbox_pending", 1}, {"outbox_dead", 1}, {"outbox_quarantined", 1}}) {
+    EXPECT_TRUE(Await(
+        [&] {
+          publisher.Read();
+          return publisher(name, table) == value;
+        },
+        name.c_str()));
+  }
+  EXPECT_LE(publisher("outbox_locked", table), 1);
+  EXPECT_GT(publisher("outbox_oldest_pending_seconds", table), 0);
+  EXPECT_LT(publisher("outbox_oldest_pending_seconds", table), 300);
+  EXPECT_TRUE(Await(
+      [&] {
+        publisher.Read();
+        return publisher("replay_total", R"(kind="outbox")") == 1;
+      },
+      "replay_total"));
+  EXPECT_EQ(publisher("lockstep_ready", R"(role="publisher")"),
+            Get(pair_.publisher_url + "/readyz").status == 200 ? 1 : 0);
+
+  EXPECT_THAT(runner.NotLookedAt(), IsEmpty());
+  EXPECT_THAT(publisher.NotLookedAt(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::observability

@@ -1,0 +1,83 @@
+// SIGHUP: what can be followed is, what can't is named, and nothing is lost meanwhile.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <regex>
+
+#include "tests/observability/pair.h"
+
+namespace lockstep::observability {
+namespace {
+
+// What the page says of a key: its value now, and after a restart.
+std::pair<std::string, std::string> Shown(const nlohmann::json& status, const std::string& key) {
+  for (const auto& entry : status.value("config", nlohmann::json::array())) {
+    if (!std::string(entry["key"]).ends_with(key)) continue;
+    const auto& later = entry["after_restart"];
+    return {entry["value"], later.is_null() ? "" : std::string(later)};
+  }
+  return {"no such key", ""};
+}
+
+TEST(ReloadTest, FollowsWhatItCanNamesTheRestAndGoesOn) {
+  Pair pair;
+  pair.StartPublisher();
+  pair.StartRunner();
+  pair.Enqueue(1, 1);
+  ASSERT_TRUE(pair.Await([&] { return pair.Version(1) == 1; }, "the first event"));
+
+  Change(pair.directory + "/runner.yaml", "max_attempts: 1",
+         "max_attempts: 2\n    max_batch: 7\n    lanes: 3");
+  pair.runner->Signal(SIGHUP);
+  const auto log = [](Process& process, const std::string& text) {
+    return process.output().find(text) != std::string::npos;
+  };
+  ASSERT_TRUE(
+      pair.Await([&] { return log(*pair.runner, "lanes value=3"); }, "the runner's answer"));
+  // A group that has no name in the file is called by its path.
+  EXPECT_TRUE(std::regex_search(
+      pair.runner->output(),
+      std::regex("followed from the next round on\" key=groups\\.\\S+\\.max_batch value=7")));
+  EXPECT_TRUE(std::regex_search(pair.runner->output(),
+                                std::regex("needs a restart\" key=groups\\.\\S+\\.lanes value=3")));
+
+  using Values = std::pair<std::string, std::string>;
+  ASSERT_TRUE(pair.Await(
+      [&] { return Shown(pair.Status(pair.runner_url), ".max_batch") == Values("7", ""); },
+      "the page"));
+  EXPECT_EQ(Shown(pair.Status(pair.runner_url), ".lanes"), Values("4", "3"))
+      << "what runs, and what waits for a restart";
+
+  Change(pair.directory + "/publisher.yaml", "poll_interval: 500ms",
+         "poll_interval: 400ms\n  batch_size: 5\n  shards: 1");
+  pair.publisher->Signal(SIGHUP);
+  ASSERT_TRUE(pair.Await([&] { return log(*pair.publisher, "key=relay.batch_size value=5"); },
+                         "the publisher's answer"));
+  EXPECT_TRUE(pair.Await(
+      [&] { return Shown(pair.Status(pair.publisher_url), "relay.batch_size").first == "5"; },
+      "the publisher's page"));
+
+  // One transaction per seven messages at most, from now on: forty take six at least.
+  const std::string batches = R"(runner_batch_events_count{group="feed"})";
+  // The round that was waiting when the file changed is still one of the old size: it takes the
+  // first.
+  pair.Enqueue(1, 2);
+  ASSERT_TRUE(pair.Await([&] { return pair.Version(1) == 2; }, "the last old round"));
+  const double before = pair.Metric(pair.runner_url, batches);
+  for (int version = 3; version <= 42; ++version) pair.Enqueue(1, version);
+  ASSERT_TRUE(pair.Await([&] { return pair.Version(1) == 42; }, "the rest"));
+  // A batch is counted just after its commit.
+  EXPECT_TRUE(pair.Await([&] { return pair.Metric(pair.runner_url, batches) - before >= 6; },
+                         "six batches"));
+
+  // A file that can't be read changes nothing.
+  Change(pair.directory + "/runner.yaml", "max_batch: 7", "max_bach: 7");
+  pair.runner->Signal(SIGHUP);
+  ASSERT_TRUE(
+      pair.Await([&] { return log(*pair.runner, "everything stays as it is"); }, "a refusal"));
+  pair.Enqueue(1, 43);
+  EXPECT_TRUE(pair.Await([&] { return pair.Version(1) == 43; }, "going on"));
+}
+
+}  // namespace
+}  // namespace lockstep::observability

@@ -1,0 +1,112 @@
+// What the runbook says to type can be typed, and its SQL runs.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "tests/observability/pair.h"
+
+namespace lockstep::observability {
+namespace {
+
+// The blocks of one language in docs/runbook.md.
+std::vector<std::string> Blocks(const std::string& language) {
+  const std::string text = ReadFile(LOCKSTEP_SOURCE "/docs/runbook.md");
+  std::vector<std::string> blocks;
+  const std::string open = "```" + language + "\n";
+  for (size_t at = text.find(open); at != std::string::npos; at = text.find(open, at + 1)) {
+    const size_t begin = at + open.size();
+    blocks.push_back(text.substr(begin, text.find("```", begin) - begin));
+  }
+  return blocks;
+}
+
+class RunbookTest : public ::testing::Test {
+ protected:
+  // Two dead letters, a parked key, two dead rows.
+  void SetUp() override {
+    pair_.StartPublisher();
+    pair_.StartRunner();
+    for (int video : {1, 2}) pair_.Enqueue(video, 1);
+    for (int video : {1, 2}) {
+      pair_.EnqueueRaw(video, 2, "video.events.VideoUpdated", R"({"video_id":"no uuid"})");
+      pair_.Enqueue(video, 3);
+    }
+    for (const char* key : {"x", "y"}) {
+      pair_.source.Run(std::string("BEGIN; SELECT lockstep.enqueue('catalog.video_outbox', "
+                                   "'catalog.video.changed.v1', 'video', '") +
+                       key +
+                       "', 't', 1, ''); UPDATE catalog.video_outbox SET attributes = (SELECT "
+                       "jsonb_object_agg('a' || i, 'b') FROM generate_series(1, 101) i) WHERE "
+                       "aggregate_id = '" +
+                       key + "'; COMMIT");
+    }
+    ASSERT_TRUE(pair_.Await(
+        [&] {
+          return pair_.feed.QueryInt("SELECT count(*) FROM feed_state.parked") == 2 &&
+                 Dead("count(*)") == "2";
+        },
+        "the troubles"));
+    pair_.feed.Run("UPDATE feed_state.dead_letters SET payload = convert_to('{\"video_id\":\"" +
+                   Pair::VideoId(1) + "\",\"title\":\"cured\"}', 'UTF8') WHERE id = 1");
+  }
+  std::string Dead(const std::string& what) {
+    return std::string(
+        pair_.source
+            .Query("SELECT " + what + "::text FROM catalog.video_outbox WHERE dead_at IS NOT NULL")
+            .Text(0, 0));
+  }
+  static std::string With(std::string text, const std::string& from, const std::string& to) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+    return text;
+  }
+
+  Pair pair_;
+};
+
+TEST_F(RunbookTest, ItsCommandsCanBeTyped) {
+  const std::string event = Dead("min(event_id::text)");
+  int typed = 0;
+  for (const std::string& block : Blocks("sh")) {
+    std::istringstream lines(block);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("lockstepctl")) continue;
+      line = line.substr(0, line.find("  #"));
+      line = With(line, " --watch", "");
+      // Before the addresses come in: a port or a database can have a 41, too.
+      line = With(line, "discard --id 41", "discard --id 2");
+      line = With(line, "41", "1");
+      line = With(line, "<source>", "'" + pair_.source.url() + "'");
+      line = With(line, "<event_id>", event);
+      line = With(line, "catalog.yaml", LOCKSTEP_BUILD "/examples/catalog/catalog.yaml");
+      const bool outbox = line.find(" outbox ") != std::string::npos;
+      const bool changes = std::regex_search(line, std::regex(" (discard|quarantine) "));
+      const Ran ran = pair_.Type("cd " + pair_.directory + " && export LOCKSTEP_DATABASE='" +
+                                 (outbox ? pair_.source.url() : pair_.feed.url()) + "' && " + line +
+                                 (changes ? " --yes" : ""));
+      EXPECT_EQ(ran.status, 0) << line << "\n" << ran.output;
+      ++typed;
+    }
+  }
+  EXPECT_GE(typed, 12);
+}
+
+TEST_F(RunbookTest, ItsSqlRuns) {
+  int ran = 0;
+  for (const std::string& block : Blocks("sql")) {
+    std::string sql = With(block, "<pid>", "0");
+    sql = With(sql, "<sequence>", Dead("min(sequence)"));
+    const bool source = sql.find("video_outbox") != std::string::npos;
+    (source ? pair_.source : pair_.feed).Run(sql);
+    ++ran;
+  }
+  EXPECT_GE(ran, 6);
+  EXPECT_EQ(pair_.source.QueryInt(
+                "SELECT count(*) FROM lockstep.outbox_audit WHERE action LIKE '%replay%'"),
+            1)
+      << "the row that was replayed by plain SQL";
+}
+
+}  // namespace
+}  // namespace lockstep::observability

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# The whole pipeline under roles with the least rights (lockstepctl roles): enqueue, publish, run, dead
+# letter, replay, reset, cleanup. And what each of them must not do is refused by Postgres.
+#   roles_test.sh BIN_DIR     (needs LOCKSTEP_TEST_PG)
+set -euo pipefail
+bin=$(cd "$1" && pwd) name=roles
+. "$(dirname "$0")/lib.sh"
+write_files
+ctl=$bin/lockstepctl
+new_database "${name}_source"; source=$made
+new_database "${name}_feed"; feed=$made
+start_emulator
+"$ctl" --config "$dir/pubsub.yaml" provision --yes >/dev/null 2>&1
+
+# As the owner: tables, outbox, states of two services, roles.
+"$ctl" --database "$source" migrate up --set outbox >/dev/null
+"$ctl" --database "$source" outbox create shop.outbox >/dev/null
+sql "$source" 'CREATE TABLE shop.orders (id int); INSERT INTO shop.orders VALUES (1)'
+sql "$feed" "$read_model"
+sql "$feed" 'CREATE TABLE feed.private (id int)'
+for schema in feed_state other_state; do
+  "$ctl" --database "$feed" migrate up --set state --schema $schema >/dev/null
+done
+for job in writer publisher operator reader; do
+  roles+=("${name}_$job")
+  says "rights of a $job on outbox shop.outbox" \
+    "$ctl" --database "$source" roles grant $job "${name}_$job" --outbox shop.outbox --create
+done
+roles+=("${name}_runner" "${name}_other")
+says "rights of a runner on state feed_state and feed.item" \
+  "$ctl" --database "$feed" --config "$dir/runner.yaml" roles grant runner "${name}_runner" --create
+says '"on": "state feed_state and feed.item"' "$ctl" --database "$feed" roles grant operator "${name}_operator" \
+  --schema feed_state --table feed.item --json
+says 'reader on state feed_state' "$ctl" --database "$feed" roles grant reader "${name}_reader" --schema feed_state
+says 'runner on state other_state' "$ctl" --database "$feed" roles grant runner "${name}_other" --schema other_state --create
+refuses 'there is no role "nobody_here".*--create' "$ctl" --database "$source" roles grant writer nobody_here --outbox shop.outbox
+refuses 'name it with --outbox' "$ctl" --database "$source" roles grant writer "${name}_writer" --schema feed_state
+writer=$(as "${name}_writer" "$source") publisher=$(as "${name}_publisher" "$source")
+operator=$(as "${name}_operator" "$source") reader=$(as "${name}_reader" "$source")
+runner=$(as "${name}_runner" "$feed") other=$(as "${name}_other" "$feed")
+feed_operator=$(as "${name}_operator" "$feed") feed_reader=$(as "${name}_reader" "$feed")
+
+# The pipeline. A row of each fate: applied, dead in the outbox (an attribute that Pub/Sub refuses can't get past
+# enqueue, so that the owner makes one dead by hand), dead in the runner.
+for i in 1 2 3; do may "$writer" "$(enqueue "k$i" 1 "{\"title\": \"t$i\", \"amount\": $i}")"; done
+may "$writer" "$(enqueue poison 1 '{}' Unknown)"
+may "$writer" "$(enqueue poison 2 '{"title": "good", "amount": 7}')"
+start publisher "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$publisher" \
+  --cleaner.retention 1ms --cleaner.interval 300ms
+publisher_pid=$pid
+start runner "$bin/lockstep-runner" --config "$dir/runner.yaml" --database "$runner"
+runner_pid=$pid
+await 3 "$feed" 'SELECT count(*) FROM feed.item'
+await 'dead|1' "$feed" 'SELECT state, version FROM feed_state.dead_letters'
+await 1 "$feed" 'SELECT count(*) FROM feed_state.parked'
+await 0 "$source" 'SELECT count(*) FROM shop.outbox'  # the cleaner's work
+
+# Dead letters: looked at by a reader, mended by an operator.
+says 'poison' "$ctl" --database "$feed_reader" dead-letters list --group feed --schema feed_state
+says 'payload_bytes' "$ctl" --database "$feed_reader" dead-letters show 1 --group feed --schema feed_state --json
+refuses 'permission denied' "$ctl" --database "$feed_reader" dead-letters show 1 --payload --group feed --schema feed_state
+refuses 'permission denied' "$ctl" --database "$feed_reader" --config "$dir/runner.yaml" dead-letters discard --id 1 --yes --reason test
+says '' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" dead-letters discard --id 1 --yes --reason test
+await good "$feed" "SELECT title FROM feed.item WHERE id = 'poison'"
+
+# Looking: lag and offsets.
+says 'feed' "$ctl" --database "$feed_reader" lag --schema feed_state
+says 'feed' "$ctl" --database "$feed_reader" offsets show --schema feed_state
+says '\[' "$ctl" --database "$feed_reader" offsets export feed --schema feed_state --json
+says '' "$ctl" --database "$feed_reader" checkpoint list feed --schema feed_state
+
+# A reset that empties the read model: an operator's, not a runner's.
+refuses 'permission denied' "$ctl" --database "$runner" --config "$dir/runner.yaml" offsets reset feed --to-earliest \
+  --empty --accept-missing --reason test --execute --yes
+says 'epoch 2' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" offsets reset feed --to-earliest \
+  --empty --accept-missing --reason test --execute --yes
+await 'done' "$feed" 'SELECT seek_state FROM feed_state.consumer_groups WHERE epoch = 2'
+await 3 "$feed" "SELECT count(*) FROM feed.item WHERE id LIKE 'k_'"
+says 'offsets.reset|reset' "$ctl" --database "$feed_reader" offsets history feed --schema feed_state
+await 1 "$feed" "SELECT count(*) FROM feed_state.dead_letters WHERE state = 'dead'"
+says '' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" dead-letters discard --key poison --yes --reason again
+await 4 "$feed" 'SELECT count(*) FROM feed.item'
+
+# The outbox by hand.
+stop "$publisher_pid"
+may "$writer" "$(enqueue held 1 '{"title": "secret"}')"
+sql "$source" "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity', last_error = 'by hand'"
+says 'held v1' "$ctl" --database "$reader" outbox dead shop.outbox
+says 'shop.outbox' "$ctl" --database "$reader" outbox list
+refuses 'permission denied' "$ctl" --database "$reader" outbox replay shop.outbox --key held --yes
+refuses 'permission denied' "$ctl" --database "$writer" outbox replay shop.outbox --key held --yes
+says 'replay: 1' "$ctl" --database "$operator" outbox replay shop.outbox --key held --yes
+says 'quarantine: 1' "$ctl" --database "$operator" outbox quarantine shop.outbox --key held --note test --yes
+says 'release: 1' "$ctl" --database "$operator" outbox release shop.outbox --key held --yes
+says '"payload_bytes": null' "$ctl" --database "$operator" outbox pending shop.outbox --json
+says '' "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$publisher" --once
+await secret "$feed" "SELECT title FROM feed.item WHERE id = 'held'"
+stop "$runner_pid"
+if grep -E 'level=(error|critical)|permission denied' "$dir/publisher.log" "$dir/runner.log"; then fail 'an error under the roles'; fi
+
+# What they must not do. (A GRANT of what one can't grant is a warning in Postgres, not an error.)
+sql "$writer" "SELECT lockstep.grant_publisher('shop.outbox', current_user::regrole)" >/dev/null 2>&1 || true
+may_not "$writer" 'SELECT payload FROM shop.outbox'
+may_not "$writer" 'UPDATE shop.outbox SET payload = NULL'
+may_not "$writer" 'UPDATE shop.outbox SET published_at = now()'
+may_not "$writer" 'DELETE FROM shop.outbox'
+may_not "$writer" "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, version, payload, published_at)
+  VALUES (gen_random_uuid(), 't', 'x', 'y', 'T', 1, '', now())"
+may_not "$writer" 'SELECT * FROM lockstep.outbox_audit'
+may_not "$writer" 'SELECT * FROM shop.orders'
+may_not "$writer" 'CREATE TABLE shop.mine (a int)'
+may_not "$writer" "SELECT lockstep.drop_outbox('shop.outbox', true)"
+may_not "$publisher" 'SELECT * FROM shop.orders'
+may_not "$publisher" 'UPDATE shop.outbox SET payload = $$x$$'
+may_not "$publisher" "$(enqueue k9 1 '{}')"
+may_not "$publisher" 'UPDATE lockstep.outbox_audit SET note = NULL'
+may_not "$publisher" 'DELETE FROM lockstep.outbox_audit'
+may_not "$publisher" 'CREATE TABLE lockstep.mine (a int)'
+may_not "$operator" 'SELECT payload FROM shop.outbox'
+may_not "$operator" 'DELETE FROM shop.outbox'
+may_not "$operator" 'UPDATE shop.outbox SET published_at = now()'
+may_not "$operator" 'UPDATE lockstep.outbox_audit SET actor = NULL'
+may_not "$reader" 'SELECT payload FROM shop.outbox'
+may_not "$runner" 'SELECT * FROM other_state.inbox'
+may_not "$runner" 'SELECT * FROM other_state.dead_letters'
+may_not "$runner" 'SELECT * FROM feed.private'
+may_not "$runner" 'UPDATE feed_state.audit SET reason = NULL'
+may_not "$runner" 'DELETE FROM feed_state.audit'
+may_not "$runner" "UPDATE feed_state.schema_migrations SET md5 = 'x'"
+may_not "$runner" 'TRUNCATE feed.item'
+may_not "$runner" 'ALTER TABLE feed.item ADD COLUMN x int'
+may_not "$runner" 'CREATE TABLE feed_state.mine (a int)'
+may_not "$runner" 'CREATE TABLE feed.mine (a int)'
+may_not "$runner" 'DROP TABLE feed_state.inbox'
+may_not "$other" 'SELECT * FROM feed_state.offsets'
+may_not "$other" 'SELECT * FROM feed.item'
+may_not "$feed_reader" 'SELECT payload FROM feed_state.dead_letters'
+may_not "$feed_reader" 'SELECT payload FROM feed_state.parked'
+may_not "$feed_reader" 'SELECT * FROM feed.item'
+may_not "$feed_reader" 'UPDATE feed_state.consumer_groups SET epoch = 9'
+may_not "$feed_operator" 'DROP TABLE feed.item'
+
+# And back: nothing is left of a role's rights.
+for job in writer publisher operator reader; do
+  says 'no rights' "$ctl" --database "$source" roles revoke "${name}_$job" --outbox shop.outbox --yes
+done
+for job in runner operator reader; do
+  says 'no rights' "$ctl" --database "$feed" roles revoke "${name}_$job" --schema feed_state --table feed.item --yes
+done
+says 'no rights' "$ctl" --database "$feed" roles revoke "${name}_other" --schema other_state --yes
+for database in "$source" "$feed"; do
+  is 0 "$database" "SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid AND r.rolname LIKE '${name}\\_%'
+    WHERE d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+done
+may_not "$writer" "$(enqueue k9 1 '{}')"
+echo "$checks checks passed"

@@ -1,0 +1,67 @@
+// An outbox table: its backlog and rate, shards, topics out of reach and dead rows.
+
+import { chart } from './chart.js';
+import { h, table, tile } from './dom.js';
+import { age, count, duration, none, rate } from './format.js';
+
+const kMood = { relaying: 'good', quiet: 'good', standby: '', starting: '', 'out of reach': 'warning', stuck: 'bad', off: 'warning' };
+
+function drainedIn(outbox) {
+  if (!outbox.pending) return ['empty', ''];
+  if (outbox.eta_seconds === null || outbox.eta_seconds === undefined) return ['not yet', 'backlog is not shrinking'];
+  return [duration(outbox.eta_seconds * 1000), 'at the present rate'];
+}
+
+function tiles(outbox) {
+  const [drained, why] = drainedIn(outbox);
+  return h('dl', { class: 'tiles' },
+    tile('Pending', count(outbox.pending), `${count(outbox.locked)} in hand`),
+    tile('Oldest pending', outbox.pending > 0 ? duration(outbox.oldest_ms) : none, '', outbox.oldest_ms > 60000 ? 'warning' : ''),
+    tile('Rate', rate(outbox.rate), `${count(outbox.counters?.published)} rows published`),
+    tile('Drained in', drained, why),
+    tile('Dead rows', count(outbox.dead), `${count(outbox.quarantined)} quarantined`, outbox.dead > 0 ? 'warning' : ''),
+    tile('Shards', `${count(outbox.shards_held)} of ${count(outbox.shards)}`, 'held by this instance'));
+}
+
+function charts(outbox, doc, redraw) {
+  const history = doc.history?.outboxes?.[outbox.table] ?? {};
+  const common = { at: doc.history?.at ?? [], longest: doc.history?.span_ms ?? 600000, redraw };
+  return h('div', { class: 'charts' },
+    chart({ ...common, id: `${outbox.table}-pending`, title: 'Rows pending', values: history.pending ?? [], show: count, least: 10 }),
+    chart({ ...common, id: `${outbox.table}-rate`, title: 'Rows published per second', values: history.rate ?? [], show: rate, least: 1 }));
+}
+
+function topics(outbox, doc) {
+  if (!outbox.topics?.length) return null;
+  return h('div', {}, h('h3', {}, 'Topics'), table('Topics', [
+    { label: 'Topic', cell: (t) => h('span', { class: 'mono' }, t.topic) },
+    { label: 'State', cell: (t) => h('span', { class: `pill ${t.outage ? 'bad' : 'good'}` }, t.outage ? 'out of reach' : 'reached') },
+    { label: 'Published', number: true, cell: (t) => count(t.published) },
+    { label: 'Last publish', number: true, cell: (t) => age(t.last_publish_at, doc.now) },
+    { label: 'Why', cell: (t) => t.outage || none },
+  ], outbox.topics, (t) => t.topic));
+}
+
+function deadRows(outbox, doc) {
+  if (!outbox.dead_rows?.length) return null;
+  const more = outbox.dead - outbox.dead_rows.length;
+  return h('div', {}, h('h3', {}, 'Dead rows'), table('Rows that could not be published', [
+    { label: 'Sequence', whole: true, cell: (d) => d.sequence },
+    { label: 'Event', cell: (d) => [d.event_type, ' ', h('span', { class: 'mono quiet' }, d.event_id)] },
+    { label: 'Key, version', cell: (d) => h('span', { class: 'mono' }, `${d.aggregate_id} v${d.version}`) },
+    { label: 'Reason', cell: (d) => [h('span', { class: 'mono' }, d.code), ' ', d.reason] },
+    { label: 'Tries', number: true, cell: (d) => count(d.attempts) },
+    { label: 'Held behind it', number: true, cell: (d) => count(d.held) },
+    { label: 'Died', number: true, cell: (d) => age(d.dead_at, doc.now) },
+  ], outbox.dead_rows, (d) => `dead-${d.sequence}`),
+    more > 0 ? h('p', { class: 'quiet' }, `and ${count(more)} more`) : null);
+}
+
+export function outboxCard(outbox, doc, redraw) {
+  return h('section', { class: 'card', 'data-key': `outbox-${outbox.table}`, 'aria-label': `Outbox ${outbox.table}` },
+    h('div', { class: 'head' }, h('h2', {}, outbox.table),
+      h('span', { class: `pill ${kMood[outbox.state] ?? ''}` }, outbox.state),
+      h('span', { class: 'quiet' }, outbox.last_publish_at ? ['last publish ', age(outbox.last_publish_at, doc.now)] : 'nothing published yet')),
+    outbox.detail ? h('p', {}, outbox.detail) : null,
+    tiles(outbox), charts(outbox, doc, redraw), topics(outbox, doc), deadRows(outbox, doc));
+}

@@ -1,0 +1,292 @@
+#include "web/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::web {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMostKeys = 5;  // parked keys and dead rows that get a note of their own
+
+json Note(const char* severity, std::string title, std::string detail,
+          std::vector<std::string> commands = {}) {
+  return {{"severity", severity},
+          {"title", std::move(title)},
+          {"detail", std::move(detail)},
+          {"commands", std::move(commands)}};
+}
+
+int64_t IntOf(const json& part, const char* name, int64_t otherwise = 0) {
+  const auto found = part.find(name);
+  return found != part.end() && found->is_number() ? found->get<int64_t>() : otherwise;
+}
+
+std::string TextOf(const json& part, const char* name) {
+  const auto found = part.find(name);
+  return found != part.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+const json& PartOf(const json& part, const char* name) {
+  static const json kNone = json::array();
+  const auto found = part.find(name);
+  return found == part.end() || found->is_null() ? kNone : *found;
+}
+
+std::string Age(int64_t ms) {
+  if (ms < 1'000) return fmt::format("{} ms", ms);
+  if (ms < 60'000) return fmt::format("{} s", ms / 1'000);
+  if (ms < 3'600'000) return fmt::format("{} min {} s", ms / 60'000, ms / 1'000 % 60);
+  return fmt::format("{} h {} min", ms / 3'600'000, ms / 60'000 % 60);
+}
+
+// Other people's error texts come with or without a full stop.
+std::string Sentence(std::string text) {
+  if (!text.empty() && text.back() != '.' && text.back() != '?' && text.back() != '!') text += '.';
+  return text;
+}
+
+// For a shell: keys may hold anything.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// For SQL: an identifier in double quotes, a text in single ones.
+std::string Doubled(const std::string& text, char quote) {
+  std::string doubled(1, quote);
+  for (const char c : text) doubled += c == quote ? std::string(2, c) : std::string(1, c);
+  return doubled + quote;
+}
+
+class Notes {
+ public:
+  explicit Notes(const json& document)
+      : document_(document),
+        ctl_(TextOf(document, "ctl").empty() ? "lockstepctl" : TextOf(document, "ctl")) {}
+
+  json Take() {
+    Database();
+    for (const json& group : PartOf(document_, "groups")) Group(group);
+    for (const json& outbox : PartOf(document_, "outboxes")) Outbox(outbox);
+    const auto rank = [](const json& note) {
+      const std::string severity = note["severity"];
+      return severity == "bad" ? 0 : severity == "warning" ? 1 : 2;
+    };
+    std::stable_sort(notes_.begin(), notes_.end(),
+                     [&](const json& a, const json& b) { return rank(a) < rank(b); });
+    return notes_;
+  }
+
+ private:
+  void Add(json note) { notes_.push_back(std::move(note)); }
+
+  // Which group, for a command of lockstepctl; without a file it has to be told the schema too.
+  std::string Of(const std::string& group) const {
+    const std::string schema = TextOf(document_, "ctl_schema");
+    return fmt::format(" --group {}{}", Quoted(group),
+                       schema.empty() ? "" : " --schema " + Quoted(schema));
+  }
+
+  void Database() {
+    const json& database = PartOf(document_, "database");
+    if (!database.is_object() || database.value("reachable", true)) return;
+    const bool runner = TextOf(document_, "role") == "runner";
+    Add(Note(
+        "bad", "The database is out of reach",
+        fmt::format("{} {}", Sentence(TextOf(database, "error")),
+                    runner ? "Nothing is applied and nothing is acked meanwhile, so nothing is "
+                             "lost; it goes on by itself when the database is back."
+                           : "Nothing is claimed meanwhile; rows wait in their outbox and "
+                             "leave by themselves when the database is back."),
+        {fmt::format("psql {} -c 'SELECT 1'", Quoted(TextOf(database, "address")))}));
+  }
+
+  void Group(const json& group) {
+    const std::string name = TextOf(group, "name");
+    const std::string state = TextOf(group, "state");
+    if (state == "halted") {
+      Add(Note("bad", fmt::format("Group {} has halted", name),
+               fmt::format("{} Nothing is lost: what has not been applied comes again.",
+                           Sentence(TextOf(group, "detail"))),
+               {ProjectionCheck(group), fmt::format("{} dead-letters list{}", ctl_, Of(name))}));
+    }
+    Lanes(group, name);
+    ParkedKeys(group, name);
+    OtherDeadLetters(group, name);
+    const int64_t lag = IntOf(group, "lag_ms");
+    const int64_t alert = IntOf(group, "lag_alert_ms", 300'000);
+    const int64_t silence = IntOf(group, "heartbeat_age_ms", -1);
+    const bool silent = silence > IntOf(group, "heartbeat_limit_ms", 30'000);
+    if (silent) {
+      Add(Note(
+          "warning", fmt::format("Group {} hears no heartbeat", name),
+          fmt::format("The publisher's last heartbeat came {} ago. This runner has nothing in "
+                      "hand: the publisher has stopped, or the topic is out of its reach. Look "
+                      "at the publisher's own page, or at what waits in its outbox: "
+                      "lockstepctl outbox pending, with the source's database and table.",
+                      Age(silence)),
+          {Lag()}));
+    } else if (lag > alert) {
+      Add(Note(
+          "warning", fmt::format("Group {} is {} behind", name, Age(lag)),
+          fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
+                      Age(alert)),
+          {Lag()}));
+    }
+  }
+
+  std::string Lag() const {
+    const std::string schema = TextOf(document_, "ctl_schema");
+    return fmt::format("{} lag{}", ctl_, schema.empty() ? "" : " --schema " + Quoted(schema));
+  }
+
+  // Against the live tables: for that it wants a database by name.
+  std::string ProjectionCheck(const json& group) const {
+    const json& database = PartOf(document_, "database");
+    return fmt::format("lockstepctl --database {} projection check {} --state-schema {}",
+                       Quoted(TextOf(database, "address")), Quoted(TextOf(group, "file")),
+                       Quoted(TextOf(database, "schema")));
+  }
+
+  // Which versions of an aggregate wait: the runner can't know where the missing one is.
+  std::string WaitingVersions(const std::string& key) const {
+    const json& database = PartOf(document_, "database");
+    const std::string sql = fmt::format(
+        "SELECT version, event_type, event_id, parked_at FROM {}.parked WHERE aggregate_key = {} "
+        "ORDER BY version",
+        Doubled(TextOf(database, "schema"), '"'), Doubled(key, '\''));
+    return fmt::format("psql {} -c {}", Quoted(TextOf(database, "address")), Quoted(sql));
+  }
+
+  void Lanes(const json& group, const std::string& name) {
+    const json& database = PartOf(document_, "database");
+    if (database.is_object() && !database.value("reachable", true)) return;  // that is why
+    for (const json& lane : PartOf(group, "lanes")) {
+      if (TextOf(lane, "state") != "stuck") continue;
+      const std::string error = TextOf(lane, "last_error");
+      Add(Note(
+          "bad", fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
+          fmt::format("It has {} events in hand, the oldest for {}, and commits nothing.{} The "
+                      "other lanes go on.",
+                      IntOf(lane, "queued"), Age(IntOf(lane, "oldest_ms")),
+                      error.empty() ? "" : fmt::format(" Last error: {}", Sentence(error))),
+          {fmt::format("psql {} -c \"SELECT pid, wait_event_type, wait_event, "
+                       "pg_blocking_pids(pid) AS waits_for, left(query, 60) AS query FROM "
+                       "pg_stat_activity WHERE application_name LIKE 'lockstep%'\"",
+                       Quoted(TextOf(PartOf(document_, "database"), "address")))}));
+    }
+  }
+
+  void ParkedKeys(const json& group, const std::string& name) {
+    int told = 0;
+    for (const json& key : PartOf(group, "parked_keys")) {
+      if (++told > kMostKeys) break;
+      const int64_t letter = IntOf(key, "dead_letter", -1);
+      std::vector<std::string> commands;
+      if (letter >= 0) {
+        commands = {fmt::format("{} dead-letters show {}{}", ctl_, letter, Of(name)),
+                    fmt::format("{} dead-letters replay --id {}{} --reason 'why it works now'",
+                                ctl_, letter, Of(name))};
+      } else {
+        commands = {WaitingVersions(TextOf(key, "key"))};
+      }
+      Add(Note(
+          "warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
+          fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.",
+                      Sentence(TextOf(key, "why")), IntOf(key, "events"),
+                      IntOf(key, "events") == 1 ? "" : "s", IntOf(key, "events") == 1 ? "s" : ""),
+          std::move(commands)));
+    }
+    const int64_t more = IntOf(group, "parked_keys_total") - std::min(told, kMostKeys);
+    if (more > 0) {
+      Add(Note("warning", fmt::format("{} more keys of group {} are parked", more, name),
+               "The table below and the command list them.",
+               {fmt::format("{} dead-letters list{}", ctl_, Of(name))}));
+    }
+  }
+
+  void OtherDeadLetters(const json& group, const std::string& name) {
+    int64_t blocking = 0;
+    for (const json& key : PartOf(group, "parked_keys")) {
+      if (IntOf(key, "dead_letter", -1) >= 0) ++blocking;
+    }
+    const int64_t others = IntOf(group, "dead_letters_open") - blocking;
+    if (others <= 0) return;
+    Add(Note("warning",
+             fmt::format("{} dead letter{} in group {}", others, others == 1 ? "" : "s", name),
+             "Messages that could not be applied are kept whole until you decide.",
+             {fmt::format("{} dead-letters list{}", ctl_, Of(name))}));
+  }
+
+  void Outbox(const json& outbox) {
+    const std::string table = TextOf(outbox, "table");
+    const std::string state = TextOf(outbox, "state");
+    if (state == "stuck") {
+      const std::string detail = TextOf(outbox, "detail");
+      Add(Note("bad", fmt::format("The relay of {} stands still", table),
+               detail.empty() ? "Rows that may go have waited for more than a minute." : detail,
+               {Pending(table)}));
+    } else if (state == "off" && IntOf(outbox, "pending") > 0) {
+      Add(Note("warning", fmt::format("The relay of {} is switched off", table),
+               fmt::format("{} rows wait. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
+                           IntOf(outbox, "pending")),
+               {Pending(table)}));
+    }
+    for (const json& topic : PartOf(outbox, "topics")) {
+      if (TextOf(topic, "outage").empty()) continue;
+      Add(Note(
+          "bad", fmt::format("Topic {} is out of reach", TextOf(topic, "topic")),
+          fmt::format("{} Its rows wait and spend no attempt; other topics go on. A topic that "
+                      "is missing is made by lockstepctl provision, with the file that lists "
+                      "your topics; a right that is missing: lockstepctl provision --print-iam.",
+                      Sentence(TextOf(topic, "outage"))),
+          {Pending(table)}));
+    }
+    DeadRows(outbox, table);
+  }
+
+  std::string Pending(const std::string& table) const {
+    return fmt::format("{} outbox pending {}", ctl_, Quoted(table));
+  }
+
+  void DeadRows(const json& outbox, const std::string& table) {
+    int told = 0;
+    for (const json& row : PartOf(outbox, "dead_rows")) {
+      if (++told > kMostKeys) break;
+      const std::string event = TextOf(row, "event_id");
+      Add(Note("warning",
+               fmt::format("Row {} of {} is dead (key {})", IntOf(row, "sequence"), table,
+                           TextOf(row, "aggregate_id")),
+               fmt::format("{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
+                           IntOf(row, "held") > 0
+                               ? fmt::format(" {} later rows of its key wait behind it.",
+                                             IntOf(row, "held"))
+                               : ""),
+               {fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event),
+                fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}));
+    }
+    const int64_t more = IntOf(outbox, "dead") - std::min(told, kMostKeys);
+    if (more > 0) {
+      Add(Note("warning",
+               fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
+               "The command lists them.", {fmt::format("{} outbox dead {}", ctl_, Quoted(table))}));
+    }
+  }
+
+  const json& document_;
+  const std::string ctl_;
+  json notes_ = json::array();
+};
+
+}  // namespace
+
+json Attention(const json& document) { return Notes(document).Take(); }
+
+}  // namespace lockstep::web

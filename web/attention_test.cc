@@ -1,0 +1,140 @@
+#include "web/attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::web {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json Runner() {
+  return {
+      {"role", "runner"},
+      {"ctl", "lockstepctl --config r.yaml"},
+      {"database", {{"reachable", true}, {"address", "postgresql://u@h/d"}, {"schema", "feed\"s"}}},
+      {"groups",
+       {{{"name", "feed"}, {"state", "running"}, {"lag_ms", 20}, {"lag_alert_ms", 300'000}}}}};
+}
+
+std::vector<std::string> Titles(const json& document) {
+  std::vector<std::string> titles;
+  for (const json& note : Attention(document)) titles.push_back(note["title"]);
+  return titles;
+}
+
+TEST(Attention, SaysNothingWhenAllIsWell) { EXPECT_THAT(Titles(Runner()), IsEmpty()); }
+
+TEST(Attention, SaysNothingOfAQuietTopic) {
+  json document = Runner();
+  document["groups"][0]["state"] = "quiet";
+  document["groups"][0]["heartbeat_age_ms"] = 2'000;
+  EXPECT_THAT(Titles(document), IsEmpty());
+}
+
+TEST(Attention, TellsASilentPublisherFromLag) {
+  json document = Runner();
+  document["groups"][0]["heartbeat_age_ms"] = 400'000;
+  document["groups"][0]["lag_ms"] = 400'000;
+  EXPECT_THAT(Titles(document), ElementsAre("Group feed hears no heartbeat"));
+}
+
+TEST(Attention, NamesTheLaneThatIsStuck) {
+  json document = Runner();
+  document["groups"][0]["lanes"] = {
+      {{"lane", 0}, {"state", "working"}},
+      {{"lane", 2}, {"state", "stuck"}, {"queued", 7}, {"oldest_ms", 65'000}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0]["title"], "Lane 2 of group feed is stuck");
+  EXPECT_THAT(notes[0]["detail"].get<std::string>(),
+              HasSubstr("7 events in hand, the oldest for 1 min 5 s"));
+  EXPECT_THAT(notes[0]["commands"][0].get<std::string>(), HasSubstr("pg_blocking_pids"));
+}
+
+TEST(Attention, NamesTheParkedKeyItsReasonAndWhatToType) {
+  json document = Runner();
+  document["groups"][0]["dead_letters_open"] = 1;
+  document["groups"][0]["parked_keys_total"] = 1;
+  document["groups"][0]["parked_keys"] = {{{"key", "video/it's"},
+                                           {"events", 3},
+                                           {"why", "Version 2 is a dead letter: bad title."},
+                                           {"dead_letter", 41}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U) << "its dead letter is not told twice";
+  EXPECT_EQ(notes[0]["title"], "Key video/it's of group feed is parked");
+  EXPECT_THAT(notes[0]["detail"].get<std::string>(), HasSubstr("bad title. 3 events wait"));
+  EXPECT_EQ(notes[0]["commands"][0],
+            "lockstepctl --config r.yaml dead-letters show 41 --group 'feed'");
+  EXPECT_EQ(notes[0]["commands"][1],
+            "lockstepctl --config r.yaml dead-letters replay --id 41 --group 'feed' --reason 'why "
+            "it works now'");
+}
+
+TEST(Attention, CommandsAreComplete) {
+  json document = Runner();
+  json& group = document["groups"][0];
+  group["state"] = "halted";
+  group["detail"] = "a table is missing";
+  group["file"] = "/etc/lockstep/feed.yaml";
+  group["parked_keys_total"] = 1;
+  group["parked_keys"] = {{{"key", "video/it's"}, {"events", 3}, {"why", "Version 2 is missing."}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_EQ(notes[0]["commands"][0],
+            "lockstepctl --database 'postgresql://u@h/d' projection check "
+            "'/etc/lockstep/feed.yaml' --state-schema 'feed\"s'");
+  // A value in SQL's quotes, the SQL in the shell's.
+  EXPECT_EQ(notes[1]["commands"][0],
+            "psql 'postgresql://u@h/d' -c 'SELECT version, event_type, event_id, parked_at FROM "
+            "\"feed\"\"s\".parked WHERE aggregate_key = '\\''video/it'\\'''\\''s'\\'' ORDER BY "
+            "version'");
+}
+
+TEST(Attention, PutsWhatStopsEverythingFirst) {
+  json document = Runner();
+  document["groups"][0]["parked_keys_total"] = 1;
+  document["groups"][0]["parked_keys"] = {{{"key", "a"}, {"events", 1}, {"why", "Gap."}}};
+  document["database"] = {
+      {"reachable", false}, {"error", "connection refused."}, {"address", "postgresql://u@h/d"}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_EQ(notes[0]["title"], "The database is out of reach");
+  EXPECT_EQ(notes[0]["severity"], "bad");
+}
+
+TEST(Attention, DoesNotBlameALaneForADeadDatabase) {
+  json document = Runner();
+  document["groups"][0]["lanes"] = {{{"lane", 2}, {"state", "stuck"}, {"queued", 7}}};
+  document["database"] = {{"reachable", false}, {"error", "gone"}};
+  EXPECT_THAT(Titles(document), ElementsAre("The database is out of reach"));
+}
+
+TEST(Attention, QuotesForTheShell) {
+  const json document = {
+      {"role", "publisher"},
+      {"outboxes", {{{"table", "a.b'; rm"}, {"state", "stuck"}, {"detail", "x"}}}}};
+  EXPECT_EQ(Attention(document)[0]["commands"][0], "lockstepctl outbox pending 'a.b'\\''; rm'");
+}
+
+TEST(Attention, CountsTheDeadRowsThatGetNoNoteOfTheirOwn) {
+  json document = {{"role", "publisher"}, {"outboxes", {{{"table", "a.o"}, {"dead", 9}}}}};
+  for (int i = 0; i < 7; ++i) {
+    document["outboxes"][0]["dead_rows"].push_back({{"sequence", i},
+                                                    {"event_id", "e"},
+                                                    {"aggregate_id", "k"},
+                                                    {"code", "C"},
+                                                    {"reason", "r"}});
+  }
+  const std::vector<std::string> titles = Titles(document);
+  ASSERT_EQ(titles.size(), 6U);
+  EXPECT_EQ(titles.back(), "4 more rows of a.o are dead");
+}
+
+}  // namespace
+}  // namespace lockstep::web

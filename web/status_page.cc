@@ -1,0 +1,93 @@
+#include "web/status_page.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "page_files.h"
+#include "platform/duration.h"
+#include "web/api_views.h"
+#include "web/attention.h"
+
+namespace lockstep::web {
+namespace {
+
+using nlohmann::json;
+
+std::string ContentType(std::string_view name) {
+  if (name.ends_with(".html")) return "text/html; charset=utf-8";
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  return "text/javascript; charset=utf-8";
+}
+
+std::string Text(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+HttpResponse Json(std::string body) {
+  return {.content_type = "application/json; charset=utf-8", .body = std::move(body)};
+}
+
+}  // namespace
+
+// Everything that a request can ask for, as of one moment; texts are made once.
+struct StatusPage::Answers {
+  json document;
+  std::string status, lag, offsets, exported;
+};
+
+StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Observe observe, Millis every,
+                       const Clock& clock)
+    : snapshot_(std::move(snapshot)),
+      observe_(std::move(observe)),
+      clock_(clock),
+      ticker_(every, [this] { Refresh(); }) {
+  Serve(http);
+}
+
+std::shared_ptr<const StatusPage::Answers> StatusPage::Current() const {
+  const std::scoped_lock lock(mu_);
+  return answers_;
+}
+
+void StatusPage::Refresh() {
+  auto answers = std::make_shared<Answers>();
+  json& document = answers->document;
+  document = snapshot_();
+  document["now"] = FormatTimestamp(clock_.Now());
+  history_.Add(clock_.Now(), document);
+  history_.Decorate(document);
+  if (observe_) observe_(document);
+  document["attention"] = Attention(document);
+  answers->status = Text(document);
+  answers->lag = Text(LagView(document));
+  answers->offsets = Text(OffsetsView(document));
+  answers->exported = Text(OffsetsExport(document));
+  const std::scoped_lock lock(mu_);
+  answers_ = std::move(answers);
+}
+
+void StatusPage::Serve(HttpServer& http) {
+  for (const page_files::EmbeddedFile& file : page_files::Files()) {
+    const std::string name(file.name.substr(file.name.rfind('/') + 1));
+    const HttpResponse response{.content_type = ContentType(name), .body = std::string(file.text)};
+    http.Handle("/" + name, [response](const HttpRequest&) { return response; });
+    if (name == "index.html") http.Handle("/", [response](const HttpRequest&) { return response; });
+  }
+  const auto serve = [&](const char* path,
+                         std::function<std::string(const Answers&, const HttpRequest&)> text) {
+    http.Handle(path, [this, text = std::move(text)](const HttpRequest& request) -> HttpResponse {
+      const std::shared_ptr<const Answers> answers = Current();
+      if (answers == nullptr) return {.status = 503, .body = "starting; ask again in a second\n"};
+      return Json(text(*answers, request));
+    });
+  };
+  serve("/api/status", [](const Answers& a, const HttpRequest&) { return a.status; });
+  serve("/api/lag", [](const Answers& a, const HttpRequest&) { return a.lag; });
+  serve("/api/offsets", [](const Answers& a, const HttpRequest&) { return a.offsets; });
+  serve("/api/offsets/export", [](const Answers& a, const HttpRequest&) { return a.exported; });
+  serve("/api/dead-letters", [](const Answers& a, const HttpRequest& request) {
+    return Text(DeadLettersView(a.document, request.query));
+  });
+}
+
+}  // namespace lockstep::web

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "platform/clock.h"
+#include "platform/http_server.h"
+#include "platform/service.h"
+#include "platform/ticker.h"
+#include "web/history.h"
+
+namespace lockstep::web {
+
+// The read-only page at `/` and the JSON beside it (docs/api.md): /api/status, /api/lag,
+// /api/offsets, /api/offsets/export, /api/dead-letters.
+//
+// `snapshot` answers the document that web/README.md describes. It is called on this object's own
+// thread, once a second, and must not wait for a database: requests read what the last call left.
+class StatusPage final : public Service {
+ public:
+  using Snapshot = std::function<nlohmann::json()>;
+  // Sees each document once rates and times to catch up are in it, on the same thread.
+  using Observe = std::function<void(const nlohmann::json&)>;
+
+  // REQUIRES: `http` is not started yet; it must be stopped before this object is destroyed.
+  StatusPage(HttpServer& http, Snapshot snapshot, Observe observe = {},
+             Millis every = Millis(1'000), const Clock& clock = Clock::System());
+
+  absl::Status Start() override { return ticker_.Start(); }
+  void Stop() override { ticker_.Stop(); }
+
+  // One round, now. On the page's thread, or on a test's while it is not started.
+  void Refresh();
+
+ private:
+  struct Answers;
+  std::shared_ptr<const Answers> Current() const;
+  void Serve(HttpServer& http);
+
+  const Snapshot snapshot_;
+  const Observe observe_;
+  const Clock& clock_;
+  History history_;  // the page's thread
+
+  mutable std::mutex mu_;
+  std::shared_ptr<const Answers> answers_;  // shared with the requests that are reading it
+
+  Ticker ticker_;  // last: its thread uses the rest
+};
+
+}  // namespace lockstep::web
