@@ -65,8 +65,8 @@ SELECT coalesce(max(publish_time) < $2, false)
            AND a.id > coalesce((SELECT max(id) FROM {state}.audit
                                  WHERE group_name = $1 AND (new ->> 'mode' = 'empty'
                                                             OR action LIKE 'rebuild%')), 0)) p)";
-constexpr std::string_view kForgetKeys = R"(
-DELETE FROM {state}.key_state
+constexpr std::string_view kOpenKeys = R"(
+UPDATE {state}.key_state SET open = true
  WHERE generation = $1 AND parked = 0 AND blocked_version IS NULL)";
 constexpr std::string_view kCloseGaps = R"(
 UPDATE {state}.key_state k
@@ -213,7 +213,7 @@ absl::Status Resets::SkipGaps(postgres::Transaction& transaction, const ResetReq
       transaction.Execute(schema_.Sql(kIsForward),
                           postgres::Params().Add(group_.value()).Add(request.seek.time)));
   if (!forward.Bool(0, 0)) return absl::OkStatus();
-  for (const std::string_view text : {kForgetKeys, kCloseGaps}) {
+  for (const std::string_view text : {kOpenKeys, kCloseGaps}) {
     RETURN_IF_ERROR(
         transaction.Execute(schema_.Sql(text), postgres::Params().Add(generation)).status());
   }

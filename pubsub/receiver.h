@@ -13,7 +13,7 @@ namespace lockstep::pubsub {
 
 struct ReceiverOptions {
   std::string subscription;  // full name, projects/P/subscriptions/S
-  std::string client_id;     // keeps a key on one stream across reconnects; empty = random
+  std::string client_id;     // begins every stream's id, for those who look; no id is used twice
   int64_t max_outstanding_messages = 1024;
   int64_t max_outstanding_bytes = 64 << 20;
   Millis ack_deadline{60'000};        // of the stream; 10 s to 600 s

@@ -24,12 +24,24 @@ void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
   if (rules.track_versions) row.settled = std::max(*row.settled, item.version);
 }
 
+// Without a row, the first version seen is the baseline; after a reset forward, the first one past
+// what was settled before it.
+void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
+  if (!row.settled) row.settled = items.front().version - 1;
+  if (!row.open) return;
+  const auto next = std::find_if(items.begin(), items.end(), [&](const PlanItem& item) {
+    return item.version > *row.settled;
+  });
+  if (next == items.end()) return;
+  row.settled = next->version - 1;
+  row.open = false;
+}
+
 }  // namespace
 
 KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules) {
   if (items.empty()) return row;
-  // Without a row, the first version seen is the baseline.
-  if (rules.track_versions && !row.settled) row.settled = items.front().version - 1;
+  if (rules.track_versions) FindBaseline(row, items);
   std::vector<bool> decided(items.size());
   // An event that does not mind a gap may settle a version past one that does: look again then.
   for (bool moved = true; moved;) {

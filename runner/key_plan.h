@@ -11,6 +11,7 @@ struct KeyRow {
   bool exists = false;
   std::optional<int64_t> settled;  // every version up to it has found its end
   std::optional<int64_t> blocked;  // a dead version; later ones wait for it
+  bool open = false;               // the next version past `settled` need not follow it
   int parked = 0;                  // events that wait, in the database
 
   friend bool operator==(const KeyRow&, const KeyRow&) = default;

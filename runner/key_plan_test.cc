@@ -39,6 +39,16 @@ TEST(KeyPlan, TakesTheFirstVersionSeenAsTheBaseline) {
   EXPECT_EQ(planned.row.settled, 8);
 }
 
+TEST(KeyPlan, GoesOnAnywhereOnceAfterAResetLeftVersionsOut) {
+  const Planned planned =
+      Plan({.settled = 5, .open = true}, {Merging(3), Merging(9), Merging(11)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply, kGap));
+  EXPECT_EQ(planned.row.settled, 9);
+  EXPECT_FALSE(planned.row.open);
+  // What was settled before stays settled, however far back the next reset goes.
+  EXPECT_TRUE(Plan({.settled = 5, .open = true}, {Merging(3), Merging(5)}, kTracking).row.open);
+}
+
 TEST(KeyPlan, ParksWhatSkipsItsPredecessorAndAllBehindIt) {
   const Planned planned = Plan({.settled = 1}, {Merging(3), Merging(4)}, kTracking);
   EXPECT_THAT(planned.fates, ElementsAre(kGap, kGap));

@@ -17,17 +17,17 @@ WITH moved AS (
     FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS c (key, settled, previous)
   ON CONFLICT (generation, aggregate_key) DO UPDATE
      SET settled_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
-                                 AND k.blocked_version IS NULL AND k.parked = 0
+                                 AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
                                 THEN EXCLUDED.settled_version ELSE k.settled_version END,
          previous_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
-                                  AND k.blocked_version IS NULL AND k.parked = 0
+                                  AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
                                  THEN EXCLUDED.previous_version END
-  RETURNING aggregate_key, settled_version, previous_version, blocked_version, parked)
-SELECT aggregate_key, settled_version, blocked_version, parked FROM moved
+  RETURNING aggregate_key, settled_version, previous_version, blocked_version, parked, open)
+SELECT aggregate_key, settled_version, blocked_version, parked, open FROM moved
  WHERE previous_version IS NULL)";
 
 constexpr std::string_view kLock = R"(
-SELECT aggregate_key, settled_version, blocked_version, parked
+SELECT aggregate_key, settled_version, blocked_version, parked, open
   FROM {state}.key_state
  WHERE generation = $1 AND aggregate_key = ANY ($2::text[])
  ORDER BY aggregate_key
@@ -35,14 +35,15 @@ SELECT aggregate_key, settled_version, blocked_version, parked
 
 constexpr std::string_view kSave = R"(
 INSERT INTO {state}.key_state AS k
-       (generation, aggregate_key, settled_version, blocked_version, parked)
-SELECT $1::int, key, settled, blocked, parked
-  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[])
-       AS s (key, settled, blocked, parked)
+       (generation, aggregate_key, settled_version, blocked_version, parked, open)
+SELECT $1::int, key, settled, blocked, parked, open
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::boolean[])
+       AS s (key, settled, blocked, parked, open)
 ON CONFLICT (generation, aggregate_key) DO UPDATE
    SET settled_version = EXCLUDED.settled_version,
        blocked_version = EXCLUDED.blocked_version,
        parked = EXCLUDED.parked,
+       open = EXCLUDED.open,
        updated_at = now())";
 
 constexpr std::string_view kForget = R"(
@@ -78,6 +79,7 @@ KeyRows ReadRows(const postgres::Result& rows) {
     keys[std::string(rows.Text(i, 0))] = {.exists = true,
                                           .settled = OptionalInt(rows, i, 1),
                                           .blocked = OptionalInt(rows, i, 2),
+                                          .open = rows.Bool(i, 4),
                                           .parked = static_cast<int>(rows.Int(i, 3))};
   }
   return keys;
@@ -118,7 +120,7 @@ absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int 
 
 absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
                              const KeyRows& rows) const {
-  postgres::Array keys, settled, blocked, parked, empty;
+  postgres::Array keys, settled, blocked, parked, open, empty;
   for (const auto& [key, row] : rows) {
     if (!row.settled && !row.blocked && row.parked == 0) {
       if (row.exists) empty.Add(key);
@@ -128,6 +130,7 @@ absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
     AddOptional(settled, row.settled);
     AddOptional(blocked, row.blocked);
     parked.Add(static_cast<int64_t>(row.parked));
+    open.AddPlain(row.open ? "true" : "false");
   }
   if (empty.size() > 0) {
     RETURN_IF_ERROR(
@@ -135,8 +138,13 @@ absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
   }
   if (keys.size() == 0) return absl::OkStatus();
   return transaction
-      .Execute(save_,
-               postgres::Params().Add(generation).Add(keys).Add(settled).Add(blocked).Add(parked))
+      .Execute(save_, postgres::Params()
+                          .Add(generation)
+                          .Add(keys)
+                          .Add(settled)
+                          .Add(blocked)
+                          .Add(parked)
+                          .Add(open))
       .status();
 }
 

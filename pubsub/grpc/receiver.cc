@@ -1,9 +1,6 @@
 #include "pubsub/grpc/receiver.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "platform/log.h"
@@ -12,11 +9,6 @@
 
 namespace lockstep::pubsub::grpc_client {
 namespace {
-
-std::string RandomId() {
-  std::random_device random;
-  return fmt::format("lockstep-{:08x}{:08x}", random(), random());
-}
 
 // The user's code is fenced: what it throws ends here.
 template <typename Function>
@@ -84,7 +76,7 @@ PullStream::Request GrpcReceiver::FirstRequest() const {
   request.set_subscription(options_.subscription);
   request.set_stream_ack_deadline_seconds(static_cast<int>(std::clamp<int64_t>(
       std::chrono::ceil<std::chrono::seconds>(options_.ack_deadline).count(), 10, 600)));
-  request.set_client_id(options_.client_id.empty() ? RandomId() : options_.client_id);
+  request.set_client_id(options_.client_id);
   request.set_max_outstanding_messages(
       std::max<int64_t>(1, (options_.max_outstanding_messages + streams - 1) / streams));
   request.set_max_outstanding_bytes(

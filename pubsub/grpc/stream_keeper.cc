@@ -1,5 +1,8 @@
 #include "pubsub/grpc/stream_keeper.h"
 
+#include <fmt/format.h>
+
+#include <random>
 #include <utility>
 
 #include "platform/log.h"
@@ -24,6 +27,13 @@ const RetryPolicy kReconnect{.max_attempts = 0,
                              .cap = Millis(10'000),
                              .jitter = RetryPolicy::Jitter::kProportional,
                              .jitter_amount = 0.5};
+
+// Under the id of a stream that broke, the server would take messages that were lost on the way for
+// held by us and go on with the next ones of their keys. Under another it waits for their leases.
+std::string NewClientId(const std::string& name) {
+  std::random_device random;
+  return fmt::format("{}-{:08x}{:08x}", name.empty() ? "lockstep" : name, random(), random());
+}
 
 }  // namespace
 
@@ -54,8 +64,10 @@ void StreamKeeper::Open() {
     silence_ = client_->timers.After(kSilence, [this] { OnOpen(); });
   }
   keepalive_.Begin([this] { Ping(); }, [this] { HangUp(); });
+  PullStream::Request request = request_;
+  request.set_client_id(NewClientId(request_.client_id()));
   auto stream = PullStream::Open(
-      stub_, request_,
+      stub_, request,
       {.on_headers = [this] { OnHeaders(); },
        .on_response = [this](PullStream::Response& response) { OnResponse(response); },
        .may_read = [this](std::function<void()> resume) { return MayRead(std::move(resume)); },

@@ -26,7 +26,7 @@ class StreamKeeper {
     std::function<void(const absl::Status&)> on_state;  // OK = there is a stream
   };
 
-  // `keepalive`: see ReceiverOptions.
+  // `request`: what opens each stream; its client_id is a prefix. `keepalive`: see ReceiverOptions.
   StreamKeeper(std::shared_ptr<Client> client, size_t channel, PullStream::Request request,
                Millis keepalive, Events events);
   ~StreamKeeper();

@@ -109,6 +109,7 @@ CREATE TABLE key_state (
   settled_version bigint,   -- NULL where gaps don't matter
   previous_version bigint,  -- what the last batch built on; NULL when it had to look closer
   blocked_version bigint,   -- the least dead version that later ones wait for
+  open boolean NOT NULL DEFAULT false,  -- a reset left versions out: the next one need not follow
   parked int NOT NULL DEFAULT 0 CHECK (parked >= 0),
   updated_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (generation, aggregate_key)
