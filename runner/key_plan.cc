@@ -29,9 +29,8 @@ void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
 void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
   if (!row.settled) row.settled = items.front().version - 1;
   if (!row.open) return;
-  const auto next = std::find_if(items.begin(), items.end(), [&](const PlanItem& item) {
-    return item.version > *row.settled;
-  });
+  const auto next = std::find_if(items.begin(), items.end(),
+                                 [&](const PlanItem& item) { return item.version > *row.settled; });
   if (next == items.end()) return;
   row.settled = next->version - 1;
   row.open = false;

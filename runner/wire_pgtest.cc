@@ -93,7 +93,8 @@ TEST(Wire, ExactlyOnceDeliveryAcksEachMessageOnceAndSaysSo) {
   EXPECT_TRUE(world.Await([&] { return group->status().counts.duplicates == 0; }));
 }
 
-// A stream that takes one message and is gone with it, as when a connection is cut or a runner dies.
+// A stream that takes one message and is gone with it, as when a connection is cut or a runner
+// dies.
 void LoseOneMessage(const std::string& address, const std::string& client_id) {
   const auto stub = google::pubsub::v1::Subscriber::NewStub(
       grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));

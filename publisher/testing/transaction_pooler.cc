@@ -168,6 +168,7 @@ void TransactionPooler::Serve(int client) {
     if (message[0] == 'X') break;
     request += message;
     if (message[0] != 'Q' && message[0] != 'S') continue;  // until a query, or Sync
+    ++queries_;
     if (session < 0) session = Take();
     if (session < 0 || !WriteAll(session, request)) break;
     request.clear();

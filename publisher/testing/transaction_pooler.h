@@ -24,6 +24,9 @@ class TransactionPooler {
   // False: a client keeps its session, as in a pool in session mode.
   std::atomic<bool> pools_transactions = true;
 
+  // How many queries came through, of all clients.
+  int64_t queries() const { return queries_; }
+
  private:
   void Accept();
   void Serve(int client);
@@ -40,6 +43,8 @@ class TransactionPooler {
   int listener_ = -1;
   std::thread acceptor_;
   std::vector<std::thread> threads_;  // the acceptor's
+
+  std::atomic<int64_t> queries_ = 0;
 
   std::mutex mu_;
   std::condition_variable freed_;
