@@ -37,6 +37,11 @@ void Lane::Start(std::vector<std::string> release) {
   thread_ = std::thread([this, release = std::move(release)] { Run(release); });
 }
 
+// What arrives after the lane was given up goes back at once: the receiver still listens.
+void Lane::Push(std::vector<LaneQueue::Waiting> deliveries) {
+  parts_.acks.GiveBack(queue_.Push(std::move(deliveries)));
+}
+
 void Lane::Drop(const std::vector<pubsub::AckToken>& lost) {
   parts_.acks.GiveBack(queue_.DropKeysOf(lost));
 }

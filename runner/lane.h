@@ -52,7 +52,7 @@ class Lane : private BatchObserver {
 
   // `release` is worked off first: aggregates with parked events that are due.
   void Start(std::vector<std::string> release);
-  void Push(std::vector<LaneQueue::Waiting> deliveries) { queue_.Push(std::move(deliveries)); }
+  void Push(std::vector<LaneQueue::Waiting> deliveries);
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
   void Drop(const std::vector<pubsub::AckToken>& lost);
 

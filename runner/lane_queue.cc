@@ -5,13 +5,26 @@
 #include <utility>
 
 namespace lockstep::runner {
+namespace {
 
-void LaneQueue::Push(std::vector<Waiting> waiting) {
+template <typename Many>
+std::vector<pubsub::AckToken> TokensOf(Many waiting) {
+  std::vector<pubsub::AckToken> tokens;
+  tokens.reserve(waiting.size());
+  for (auto& w : waiting) tokens.push_back(std::move(w.delivery.token));
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<pubsub::AckToken> LaneQueue::Push(std::vector<Waiting> waiting) {
   {
     std::lock_guard lock(mu_);
+    if (abandoned_) return TokensOf(std::move(waiting));
     for (Waiting& w : waiting) waiting_.push_back(std::move(w));
   }
   changed_.notify_one();
+  return {};
 }
 
 std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_bytes,
@@ -70,13 +83,11 @@ std::vector<pubsub::AckToken> LaneQueue::Abandon() {
   std::deque<Waiting> rest;
   {
     std::lock_guard lock(mu_);
-    closed_ = true;
+    closed_ = abandoned_ = true;
     rest.swap(waiting_);
   }
   changed_.notify_all();
-  std::vector<pubsub::AckToken> tokens;
-  for (Waiting& w : rest) tokens.push_back(std::move(w.delivery.token));
-  return tokens;
+  return TokensOf(std::move(rest));
 }
 
 std::optional<LaneQueue::Times> LaneQueue::oldest() const {

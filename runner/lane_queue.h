@@ -22,7 +22,8 @@ class LaneQueue {
     int64_t bytes = 0;
   };
 
-  void Push(std::vector<Waiting> waiting);
+  // Answers what it does not take: everything, once it was abandoned.
+  std::vector<pubsub::AckToken> Push(std::vector<Waiting> waiting);
 
   // Waits until there is something, then takes what has queued, within the limits (one message
   // at least). With a linger it gives a batch that long to grow. Empty = closed and drained.
@@ -33,7 +34,7 @@ class LaneQueue {
 
   // Nothing more will come: Take drains what is there, then answers empty.
   void Close();
-  // Takes out everything that waits, and closes.
+  // Takes out everything that waits, closes, and takes nothing any more.
   std::vector<pubsub::AckToken> Abandon();
 
   size_t size() const;
@@ -49,6 +50,7 @@ class LaneQueue {
   std::condition_variable changed_;
   std::deque<Waiting> waiting_;
   bool closed_ = false;
+  bool abandoned_ = false;
 };
 
 }  // namespace lockstep::runner

@@ -24,7 +24,7 @@ std::vector<std::string> Tokens(const std::vector<LaneQueue::Waiting>& taken) {
 }
 
 void Push(LaneQueue& queue, std::initializer_list<LaneQueue::Waiting> waiting) {
-  queue.Push(std::vector<LaneQueue::Waiting>(waiting));
+  EXPECT_TRUE(queue.Push(std::vector<LaneQueue::Waiting>(waiting)).empty());
 }
 
 TEST(LaneQueue, TakesWhatHasQueuedInOrder) {
@@ -63,6 +63,18 @@ TEST(LaneQueue, DrainsAfterItWasClosed) {
   queue.Close();
   EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("1"));
   EXPECT_THAT(queue.Take(9, 100, Millis(0)), IsEmpty());
+}
+
+TEST(LaneQueue, TakesNothingOnceItWasAbandoned) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a")});
+  EXPECT_EQ(queue.Abandon().size(), 1u);
+  std::vector<LaneQueue::Waiting> late;
+  late.push_back(Waiting("2", "a"));
+  const auto refused = queue.Push(std::move(late));
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused.front().value(), "2");
+  EXPECT_EQ(queue.size(), 0u);
 }
 
 TEST(LaneQueue, WakesAWaitingTakerWhenItIsAbandoned) {
