@@ -3,6 +3,7 @@
 // one transaction per message; four connections each, in one run.
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -197,7 +198,15 @@ struct RunnerRun {
   double rate = 0;
   double batch = 0;  // messages per transaction
   int64_t peak_kib = 0;
+  double cpu_us = 0;  // of this process, per message: the client's share of the machine
 };
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return time.tv_sec + time.tv_usec / 1e6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
 
 // A backlog on the emulator, then from opening the stream to the last commit.
 RunnerRun ThroughRunner(RunnerWorld& world, const Options& options, const std::string& address,
@@ -228,6 +237,7 @@ RunnerRun ThroughRunner(RunnerWorld& world, const Options& options, const std::s
   runner::Group group(group_options, std::move(world.Declaration().projector), environment);
   RunnerRun run;
   const auto start = Clock::now();
+  const double cpu = CpuSeconds();
   if (!group.Start().ok()) return run;
   while (true) {
     const auto counts = group.status().counts;
@@ -237,6 +247,7 @@ RunnerRun ThroughRunner(RunnerWorld& world, const Options& options, const std::s
     std::this_thread::sleep_for(Millis(5));
   }
   run.rate = Rate(static_cast<int>(count), start);
+  run.cpu_us = (CpuSeconds() - cpu) * 1e6 / static_cast<double>(count);
   group.Stop();
   static_cast<void>(transport->admin().DeleteSubscription(kSubscription));
   static_cast<void>(transport->admin().DeleteTopic(kTopic));
@@ -279,13 +290,14 @@ nlohmann::ordered_json Measure(RunnerWorld& world, const Options& options,
                                    {"of_bound", run.rate / bound},
                                    {"times_handler", handler > 0 ? run.rate / handler : 0},
                                    {"batch", run.batch},
+                                   {"runner_cpu_us", run.cpu_us},
                                    {"peak_rss_mib", run.peak_kib / 1024}};
   if (!options.json) {
     fmt::print(
         "{:<13} {:<12} inbox {:>9}: runner {:>7.0f}/s  bound {:>7.0f}/s  handler {:>6.0f}/s"
-        "   {:.2f} of the bound, {:.1f}x the handler; batch {:.0f}, RSS {} MiB\n",
+        "   {:.2f} of the bound, {:.1f}x the handler; batch {:.0f}, {:.1f} us of CPU, RSS {} MiB\n",
         Name(stream), ids == Ids::kRandom ? "random" : "time-ordered", inbox_rows, run.rate, bound,
-        handler, run.rate / bound, handler > 0 ? run.rate / handler : 0, run.batch,
+        handler, run.rate / bound, handler > 0 ? run.rate / handler : 0, run.batch, run.cpu_us,
         run.peak_kib / 1024);
     std::fflush(stdout);
   }

@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace lockstep::emulator {
+namespace {
+
+// Of one key, before the next has its turn: a key with a long queue must not hold the others back.
+constexpr size_t kMessagesInTurn = 20;
+
+}  // namespace
 
 DeliveryQueue::DeliveryQueue(DeliveryPolicy policy, uint64_t first_sequence,
                              std::function<bool()> can_dead_letter)
@@ -79,12 +85,10 @@ std::vector<Delivery> DeliveryQueue::Take(Consumer* consumer, const Budget& budg
   taken_bytes_ = 0;
   const size_t share = FairShare();
   size_t loose = 0;
-  // Its own keys first: nobody else can deliver those.
   for (;;) {
-    const bool own = !consumer->keys.empty();
     KeyQueue* key = keys_.NextFor(consumer, loose < share);
     if (key == nullptr) break;
-    if (!own) ++loose;
+    if (key->owner != consumer) ++loose;
     const size_t before = taken_.size();
     TakeFromKey(key, consumer, budget, now);
     if (taken_.size() == before) break;  // no room
@@ -100,11 +104,13 @@ std::vector<Delivery> DeliveryQueue::Take(Consumer* consumer, const Budget& budg
 
 void DeliveryQueue::TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget& budget,
                                 SteadyTime now) {
-  while (key->next < key->entries.size()) {
+  size_t run = 0;
+  while (key->next < key->entries.size() && run < kMessagesInTurn) {
     const uint64_t sequence = key->entries[key->next];
     Entry& entry = log_.At(sequence);
     if (entry.state == AckState::kPending) {
       if (!Fits(*consumer, budget, entry)) break;
+      ++run;
       ++key->outstanding;
       keys_.Bind(key, consumer);
       Lease(sequence, &entry, consumer, now);
@@ -112,7 +118,7 @@ void DeliveryQueue::TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget&
     ++key->next;
   }
   key->reach = std::max(key->reach, key->next);
-  keys_.Place(key);
+  keys_.PlaceLast(key);
 }
 
 bool DeliveryQueue::TakeUnordered(std::deque<uint64_t>* queue, Consumer* consumer,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,30 @@ class DeliveryQueueTest : public ::testing::Test {
   std::unique_ptr<DeliveryQueue> queue_;
   Consumer* consumer_ = nullptr;
 };
+
+// A key with a long queue, in a consumer's hands or not, holds nothing back that is as old.
+TEST_F(DeliveryQueueTest, EveryKeyHasItsTurn) {
+  UseOrdered();
+  for (int i = 0; i < 1000; ++i) {
+    Add("hot" + std::to_string(i), "hot");
+    if (i % 10 == 0) Add("other", "key" + std::to_string(i));
+  }
+  uint64_t last = 0;
+  int hot = 0;
+  while (hot < 1000) {
+    const auto taken = Take(nullptr, 110);
+    const auto others = std::count_if(taken.begin(), taken.end(),
+                                      [](const Delivery& d) { return d.message->id == "other"; });
+    EXPECT_GE(others, 5) << "after " << hot;
+    EXPECT_LE(others, 20) << "after " << hot;
+    for (const Delivery& delivery : taken) {
+      if (delivery.message->ordering_key != "hot") continue;
+      EXPECT_GT(delivery.message->sequence, last);
+      last = delivery.message->sequence;
+      ++hot;
+    }
+  }
+}
 
 TEST_F(DeliveryQueueTest, DeliversInOrderOnceUntilTheLeaseExpires) {
   Use({});

@@ -20,8 +20,10 @@ bool OrderingKeys::Append(uint64_t sequence, Entry* entry) {
 }
 
 KeyQueue* OrderingKeys::NextFor(Consumer* consumer, bool loose) {
-  if (!consumer->keys.empty()) return consumer->keys.front();
-  return loose && !ready_.empty() ? ready_.front() : nullptr;
+  KeyQueue* const own = consumer->keys.empty() ? nullptr : consumer->keys.front();
+  KeyQueue* const free = loose && !ready_.empty() ? ready_.front() : nullptr;
+  if (own == nullptr || free == nullptr) return own != nullptr ? own : free;
+  return NextOf(*own) < NextOf(*free) ? own : free;
 }
 
 void OrderingKeys::Bind(KeyQueue* key, Consumer* owner) {
@@ -49,6 +51,11 @@ void OrderingKeys::Place(KeyQueue* key) {
   if (!HasSomething(*key) || key->blocked) return MoveTo(key, nullptr);
   if (key->owner == nullptr) return MoveTo(key, &ready_);
   MoveTo(key, key->owner->closed ? nullptr : &key->owner->keys);
+}
+
+void OrderingKeys::PlaceLast(KeyQueue* key) {
+  MoveTo(key, nullptr);
+  Place(key);
 }
 
 void OrderingKeys::Park(Consumer* consumer) {

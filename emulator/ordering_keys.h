@@ -20,8 +20,8 @@ class OrderingKeys {
   // the answer says whether it was put.
   bool Append(uint64_t sequence, Entry* entry);
 
-  // The next key that `consumer` may deliver from: its own first; then, if `loose`, one that
-  // nobody holds.
+  // The next key that `consumer` may deliver from: one of its own or, if `loose`, one that nobody
+  // holds; of the two, the one with the older message.
   KeyQueue* NextFor(Consumer* consumer, bool loose);
   void Bind(KeyQueue* key, Consumer* owner);
 
@@ -35,6 +35,8 @@ class OrderingKeys {
   template <typename Forget>
   void Settle(KeyQueue* key, const Forget& forget);
   void Place(KeyQueue* key);
+  // The same, behind the others there: each key has its turn.
+  void PlaceLast(KeyQueue* key);
 
   // A stream ended: its keys wait until its leases are settled.
   void Park(Consumer* consumer);
@@ -47,6 +49,7 @@ class OrderingKeys {
 
  private:
   static bool HasSomething(const KeyQueue& key) { return key.next < key.entries.size(); }
+  static uint64_t NextOf(const KeyQueue& key) { return key.entries[key.next]; }
   void MoveTo(KeyQueue* key, std::list<KeyQueue*>* list);
   void Erase(KeyQueue* key);
 

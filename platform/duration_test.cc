@@ -35,11 +35,34 @@ TEST(Bytes, AreReadWithTheirUnit) {
   EXPECT_FALSE(ParseBytes("64MB").ok());
 }
 
+// The common form is read by hand: it must read as absl reads it.
+TEST(Timestamp, ReadsTheCommonFormAsAnyOther) {
+  for (const char* text :
+       {"1970-01-01T00:00:00Z", "2024-02-29T23:59:59.1Z", "2026-11-16T12:00:00.123456Z",
+        "2261-12-31T23:59:59.999999999Z", "2026-01-31T12:00:00.000000001Z"}) {
+    std::string same = text;
+    same.replace(same.size() - 1, 1, "+00:00");
+    ASSERT_TRUE(ParseTimestamp(text).ok()) << text;
+    EXPECT_EQ(*ParseTimestamp(text), *ParseTimestamp(same)) << text;
+  }
+  for (const char* text :
+       {"2023-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-01-01T24:00:00Z",
+        "2026-01-01T00:60:00Z", "2026-01-01T00:00:00.Z", "2026-01-01T00:00:00",
+        "2026-01-01 00:00:00Z", "-026-01-01T00:00:00Z", "2026-01-01T00:00:0xZ"}) {
+    EXPECT_FALSE(ParseTimestamp(text).ok()) << text;
+  }
+  EXPECT_EQ(*ParseTimestamp("2026-01-01T02:00:00+02:00"), *ParseTimestamp("2026-01-01T00:00:00Z"));
+}
+
 TEST(Timestamp, KeepsMicroseconds) {
   const WallTime time(std::chrono::microseconds(1'700'000'000'123'456));
   EXPECT_EQ(FormatTimestamp(time), "2023-11-14T22:13:20.123456Z");
   EXPECT_EQ(*ParseTimestamp(FormatTimestamp(time)), time);
   EXPECT_FALSE(ParseTimestamp("yesterday").ok());
+  for (const char* text : {"2320-01-04T22:13:56Z", "1200-01-01T00:00:00Z", "infinite-future"}) {
+    EXPECT_FALSE(ParseTimestamp(text).ok()) << text;
+  }
+  EXPECT_TRUE(ParseTimestamp("2261-12-31T23:59:59.999999Z").ok());
 }
 
 }  // namespace

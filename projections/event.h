@@ -1,9 +1,9 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 
+#include "platform/attributes.h"
 #include "platform/clock.h"
 #include "platform/strong_id.h"
 
@@ -29,9 +29,9 @@ struct Event {
   int64_t version = 0;
   int schema_version = 1;
   WallTime occurred_at;
-  std::string content_type;                       // application/protobuf or application/json
-  std::string topic;                              // the logical one
-  std::map<std::string, std::string> attributes;  // all of them, for mappings
+  std::string content_type;  // application/protobuf or application/json
+  std::string topic;         // the logical one
+  Attributes attributes;     // all of them, for mappings
   std::string payload;
 };
 

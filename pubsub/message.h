@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 
+#include "platform/attributes.h"
 #include "platform/clock.h"
 #include "platform/strong_id.h"
 
@@ -23,7 +23,7 @@ inline constexpr int kMaxOrderingKeyBytes = 1024;
 
 struct Message {
   std::string data;
-  std::map<std::string, std::string> attributes;
+  Attributes attributes;
   std::string ordering_key;  // empty = unordered
 
   int64_t ByteSize() const;  // as Pub/Sub counts it against its limits

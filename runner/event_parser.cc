@@ -24,8 +24,10 @@ bool ParseUuid(std::string_view text, std::string* uuid) {
   for (size_t i = 0; i < kUuidLength; ++i) {
     char& c = (*uuid)[i];
     const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-    if (dash ? c != '-' : std::isxdigit(static_cast<unsigned char>(c)) == 0) return false;
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    if (dash ? c == '-' : digit) continue;
+    if (dash || c < 'A' || c > 'F') return false;
+    c = static_cast<char>(c - 'A' + 'a');
   }
   return true;
 }
@@ -42,7 +44,7 @@ class Reader {
  public:
   explicit Reader(Inbound& inbound) : inbound_(inbound) {}
 
-  const std::string* Need(const std::string& name) {
+  const std::string* Need(std::string_view name) {
     const auto found = inbound_.event.attributes.find(name);
     if (found == inbound_.event.attributes.end()) {
       Fail("EVENT.ATTRIBUTE_MISSING", fmt::format("the message has no attribute '{}'", name));
@@ -56,7 +58,7 @@ class Reader {
   }
 
   template <typename Parse>
-  bool Take(const std::string& name, std::string_view wanted, const Parse& parse) {
+  bool Take(std::string_view name, std::string_view wanted, const Parse& parse) {
     const std::string* const text = Need(name);
     if (text == nullptr) return false;
     if (parse(*text)) return true;
@@ -75,20 +77,25 @@ class Reader {
 
 // Postgres's text holds no NUL; such a value can be neither compared nor kept.
 void RefuseNul(Inbound& inbound, Reader& reader) {
-  const auto clean = [&](std::string& text, std::string_view what) {
-    if (text.find('\0') == std::string::npos) return;
+  const auto clean = [](std::string& text) {
+    if (text.find('\0') == std::string::npos) return false;
     for (char& c : text) c = c == '\0' ? '?' : c;
-    reader.Fail("EVENT.ATTRIBUTE_INVALID", fmt::format("{} holds a NUL character", what));
+    return true;
   };
-  clean(inbound.ordering_key, "the ordering key");
+  if (clean(inbound.ordering_key)) {
+    reader.Fail("EVENT.ATTRIBUTE_INVALID", "the ordering key holds a NUL character");
+  }
   bool bad_name = false;
   for (auto& [name, value] : inbound.event.attributes) {
-    clean(value, fmt::format("the attribute '{}'", name.c_str()));
+    if (clean(value)) {
+      reader.Fail("EVENT.ATTRIBUTE_INVALID",
+                  fmt::format("the attribute '{}' holds a NUL character", name.c_str()));
+    }
     bad_name = bad_name || name.find('\0') != std::string::npos;
   }
   if (!bad_name) return;
-  std::erase_if(inbound.event.attributes,
-                [](const auto& a) { return a.first.find('\0') != std::string::npos; });
+  erase_if(inbound.event.attributes,
+           [](const auto& a) { return a.first.find('\0') != std::string::npos; });
   reader.Fail("EVENT.ATTRIBUTE_INVALID", "an attribute's name holds a NUL character");
 }
 

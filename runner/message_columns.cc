@@ -6,8 +6,10 @@
 
 namespace lockstep::runner {
 
-std::string AttributesJson(const std::map<std::string, std::string>& attributes) {
-  return nlohmann::json(attributes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string AttributesJson(const Attributes& attributes) {
+  auto object = nlohmann::json::object();
+  for (const auto& [name, value] : attributes) object[name] = value;
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void MessageColumns::Add(const Inbound& item) {

@@ -16,6 +16,6 @@ struct MessageColumns {
 // Back again, parsed, from columns in the order above starting at `first`.
 Inbound ReadMessage(const postgres::Result& rows, int row, int first);
 
-std::string AttributesJson(const std::map<std::string, std::string>& attributes);
+std::string AttributesJson(const Attributes& attributes);
 
 }  // namespace lockstep::runner

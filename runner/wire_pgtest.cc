@@ -1,14 +1,13 @@
 // What Pub/Sub does to a runner, over gRPC: lost and refused acks, leases that run out in the
 // middle of a batch, redelivery cascades, duplicates, streams that break, no order at all.
 #include <fmt/format.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "runner/test_wire_world.h"
+#include "tests/support/lost_stream.h"
 
 namespace lockstep::runner {
 namespace {
@@ -93,31 +92,13 @@ TEST(Wire, ExactlyOnceDeliveryAcksEachMessageOnceAndSaysSo) {
   EXPECT_TRUE(world.Await([&] { return group->status().counts.duplicates == 0; }));
 }
 
-// A stream that takes one message and is gone with it, as when a connection is cut or a runner
-// dies.
-void LoseOneMessage(const std::string& address, const std::string& client_id) {
-  const auto stub = google::pubsub::v1::Subscriber::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
-  grpc::ClientContext context;
-  const auto stream = stub->StreamingPull(&context);
-  google::pubsub::v1::StreamingPullRequest request;
-  request.set_subscription(kSubscription);
-  request.set_stream_ack_deadline_seconds(60);
-  request.set_client_id(client_id);
-  ASSERT_TRUE(stream->Write(request));
-  google::pubsub::v1::StreamingPullResponse response;
-  ASSERT_TRUE(stream->Read(&response));
-  context.TryCancel();
-  stream->Finish();
-}
-
 TEST(Wire, WhatIsLostOnTheWayIsNotOvertakenByItsSuccessor) {
   WireWorld world;
   const auto merged = [&](const char* id, const char* field) {
     return world.Count(fmt::format("SELECT count({}) FROM rm.items WHERE id = '{}'", field, id));
   };
   world.Publish({{.id = "k", .version = 1, .payload = Merge("b", "first")}});
-  LoseOneMessage(world.server.address(), "one");
+  ASSERT_TRUE(testing::TakeAndBreakOff(world.server.address(), kSubscription, "one"));
   world.Publish({{.id = "k", .version = 2, .payload = Merge("a", "second")}, {.id = "other"}});
   const auto group = world.NewGroup("one");
   ASSERT_TRUE(world.Await([&] { return merged("other", "id") == 1; }));

@@ -47,7 +47,7 @@ Delivery FromCloud(gc::pubsub::Message message, int attempt) {
   delivery.publish_time = message.publish_time();
   delivery.delivery_attempt = attempt;
   delivery.message.ordering_key = message.ordering_key();
-  delivery.message.attributes = message.attributes();
+  for (const auto& [name, value] : message.attributes()) delivery.message.attributes[name] = value;
   delivery.message.data = std::move(message).data();
   return delivery;
 }

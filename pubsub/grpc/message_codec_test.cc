@@ -28,9 +28,9 @@ TEST(MessageCodec, WritesWhatProtobufReads) {
     const Message& message = messages[static_cast<size_t>(i)];
     EXPECT_EQ(proto.data(), message.data);
     EXPECT_EQ(proto.ordering_key(), message.ordering_key);
-    EXPECT_EQ(
-        (std::map<std::string, std::string>(proto.attributes().begin(), proto.attributes().end())),
-        message.attributes);
+    Attributes attributes;
+    for (const auto& [name, value] : proto.attributes()) attributes[name] = value;
+    EXPECT_EQ(attributes, message.attributes);
   }
   // Nothing more, nothing less: as long as protobuf would make it.
   EXPECT_EQ(request.ByteSizeLong(), slice.size());
@@ -65,8 +65,7 @@ TEST(PullCodec, ReadsWhatProtobufWrites) {
   EXPECT_EQ(delivery.message.ordering_key, std::string(300, 'k'));
   EXPECT_EQ(delivery.publish_time, FromProto(full->message().publish_time()));
   EXPECT_EQ(delivery.message.attributes,
-            (std::map<std::string, std::string>{
-                {"", " value"}, {"a", "a value"}, {"m", "m value"}, {"z", "z value"}}));
+            (Attributes{{"", " value"}, {"a", "a value"}, {"m", "m value"}, {"z", "z value"}}));
   // Cut anywhere, it is refused or shorter, and never read past its end.
   for (size_t size = 0; size < wire.size(); ++size) {
     PulledMessages part;

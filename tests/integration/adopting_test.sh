@@ -15,6 +15,7 @@ export PATH=$bin:$PATH
 cd "$dir"
 psql -q -d "$LOCKSTEP_TEST_PG" -c "CREATE DATABASE $database"
 export LOCKSTEP_DATABASE=${LOCKSTEP_TEST_PG%/*}/$database
+: >emulator.out  # it is looked into before the emulator has begun
 lockstep-emulator >emulator.out 2>&1 &
 emulator=$!
 for _ in $(seq 200); do
