@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
 #include "platform/config.h"
 #include "platform/duration.h"
+#include "platform/read_file.h"
 #include "platform/status.h"
 
 namespace lockstep::ctl {
@@ -156,11 +155,9 @@ std::set<std::string> DeadLetterTopics(const Wanted& wanted) {
 
 absl::Status PlanSchema(const Wanted& wanted, const Wanted::SchemaFile& file, Admin& admin,
                         Plan& plan) {
-  std::ifstream in(file.file);
-  if (!in) return NotFound("schema file {} can't be read", file.file);
-  const pubsub::Schema schema{
-      Full(wanted, "schemas", file.name),
-      std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>())};
+  const auto text = ReadWholeFile(file.file);
+  if (!text.ok()) return NotFound("schema file {}", MessageOf(text.status()));
+  const pubsub::Schema schema{Full(wanted, "schemas", file.name), *text};
   const auto found = admin.GetSchema(schema.name);
   if (absl::IsNotFound(found.status())) {
     plan.steps.push_back({"create", "schema " + file.name, "from " + file.file,

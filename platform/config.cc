@@ -1,15 +1,14 @@
 #include "platform/config.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
 #include "platform/config_tree.h"
 #include "platform/database_address.h"
+#include "platform/read_file.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "platform/yaml_size.h"
@@ -262,13 +261,14 @@ absl::Status Config::Read(const Sources& sources, const Bind& bind,
   if (!state->sources.env) state->sources.env = ProcessEnv;
   auto root = std::make_shared<Node>();
   if (!sources.file.empty()) {
+    const auto text = ReadWholeFile(sources.file);
+    if (!text.ok()) {
+      return NotFound("configuration file {}. Name an existing file with --config.",
+                      MessageOf(text.status()));
+    }
     try {
-      root->yaml.reset(YAML::LoadFile(sources.file));
+      root->yaml.reset(YAML::Load(*text));
       RETURN_IF_ERROR(CheckYamlSize(root->yaml, sources.file));
-    } catch (const YAML::BadFile&) {
-      return NotFound(
-          "configuration file {} can't be read: {}. Name an existing file with --config.",
-          sources.file, std::strerror(errno));
     } catch (const YAML::Exception& e) {
       return InvalidArgument("{}:{}:{}: not YAML: {}", sources.file, e.mark.line + 1,
                              e.mark.column + 1, e.msg);

@@ -4,10 +4,9 @@
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/dynamic_message.h>
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 
+#include "platform/read_file.h"
 #include "platform/status.h"
 
 namespace lockstep::projections {
@@ -36,16 +35,14 @@ Descriptors::Descriptors()
 Descriptors::~Descriptors() { stock_.clear(); }
 
 absl::Status Descriptors::LoadFile(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  const auto text = ReadWholeFile(file);
+  if (!text.ok()) {
     return NotFound(
-        "descriptor set {} can't be read; make it with protoc --include_imports "
-        "--descriptor_set_out={} your.proto",
-        file, file);
+        "descriptor set {}; make it with protoc --include_imports --descriptor_set_out={} "
+        "your.proto",
+        MessageOf(text.status()), file);
   }
-  std::stringstream text;
-  text << in.rdbuf();
-  return LoadSet(text.str(), file);
+  return LoadSet(*text, file);
 }
 
 absl::Status Descriptors::LoadSet(const std::string& serialized, const std::string& what) {

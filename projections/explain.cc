@@ -1,12 +1,11 @@
 #include "projections/explain.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "absl/strings/escaping.h"
 #include "platform/config.h"
 #include "platform/duration.h"
+#include "platform/read_file.h"
 #include "platform/status.h"
 
 namespace lockstep::projections {
@@ -130,9 +129,9 @@ absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projecto
 }
 
 absl::StatusOr<std::vector<Event>> ReadEventFile(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return NotFound("event file {} can't be read", file);
-  const Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const auto text = ReadWholeFile(file);
+  if (!text.ok()) return NotFound("event file {}", MessageOf(text.status()));
+  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidArgument("{} is not JSON", file);
   std::vector<Event> events;
   const auto add = [&](const Json& object) {

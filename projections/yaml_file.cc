@@ -1,23 +1,21 @@
 #include "projections/yaml_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
 #include "platform/config.h"
+#include "platform/read_file.h"
 #include "platform/status.h"
 #include "platform/yaml_size.h"
 
 namespace lockstep::projections {
 
 absl::Status YamlFile::Load() {
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file_));
   try {
-    root_ = YAML::LoadFile(file_);
+    root_ = YAML::Load(text);
     return CheckYamlSize(root_, file_);
-  } catch (const YAML::BadFile&) {
-    return NotFound("{} can't be read: {}", file_, std::strerror(errno));
   } catch (const YAML::Exception& e) {
     return InvalidArgument("{}:{}:{}: not YAML: {}", file_, e.mark.line + 1, e.mark.column + 1,
                            e.msg);

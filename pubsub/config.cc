@@ -1,17 +1,40 @@
 #include "pubsub/config.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "platform/status.h"
 
 namespace lockstep::pubsub {
+
+namespace {
+
+bool IsHostAndPort(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || address.find('/') != address.npos) {
+    return false;
+  }
+  const std::string_view digits = address.substr(colon + 1);
+  int port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  return error == std::errc() && end == digits.data() + digits.size() && port >= 1 && port <= 65535;
+}
+
+}  // namespace
 
 absl::Status PubsubOptions::Validate() const {
   if (project.empty()) return InvalidArgument("pubsub.project is empty: name the Google project");
   if (transport.channels < 1 || transport.channels > 64) {
     return InvalidArgument("pubsub.channels is {}: it must be between 1 and 64",
                            transport.channels);
+  }
+  if (!transport.emulator_host.empty() && !IsHostAndPort(transport.emulator_host)) {
+    return InvalidArgument(
+        "pubsub.emulator_host (or PUBSUB_EMULATOR_HOST) is '{}': write host:port, such as "
+        "127.0.0.1:8085",
+        transport.emulator_host);
   }
   return CheckEmulator(*this, std::getenv("GOOGLE_APPLICATION_CREDENTIALS"));
 }

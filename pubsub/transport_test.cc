@@ -34,6 +34,21 @@ TEST(Transport, RefusesGoogleCloudCppInABuildWithoutIt) {
 }
 #endif
 
+TEST(PubsubConfig, WantsAnEmulatorAsHostAndPort) {
+  PubsubOptions options;
+  for (const char* good : {"", "127.0.0.1:8085", "[::1]:8085", "pubsub.test:65535"}) {
+    options.transport.emulator_host = good;
+    EXPECT_TRUE(options.Validate().ok()) << good;
+  }
+  for (const char* bad : {"localhost", ":8085", "localhost:", "localhost:0", "localhost:65536",
+                          "localhost:80a", "http://localhost:8085", "localhost:8085/"}) {
+    options.transport.emulator_host = bad;
+    const absl::Status refused = options.Validate();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(MessageOf(refused).find("write host:port"), std::string_view::npos) << refused;
+  }
+}
+
 TEST(PubsubConfig, RefusesAnEmulatorWhereCredentialsOfTheServiceAreConfigured) {
   PubsubOptions options;
   options.transport = OnAnEmulator(TransportKind::kGrpc);

@@ -92,7 +92,8 @@ TEST(RunnerProcess, DoesNotWaitWithoutEndForWhatIsAway) {
   const auto no_bus = world.Runner({"--once"});
   EXPECT_EQ(no_bus->Wait(), 1);
   EXPECT_THAT(no_bus->Errors(), HasSubstr("gave up after 500ms"));
-  EXPECT_THAT(no_bus->Errors(), HasSubstr("group 'feed'"));
+  EXPECT_THAT(no_bus->Errors(),
+              HasSubstr("group 'feed' is starting: no answer yet about subscription projects/"));
 }
 
 TEST(RunnerProcess, WaitsForADatabaseThatIsDownAtTheStartAndSaysSo) {

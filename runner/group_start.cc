@@ -105,8 +105,8 @@ std::optional<Obstacle> GroupStart::CheckSubscription(const std::string& name) c
     return std::nullopt;
   }
   if (!subscription.ok()) {
-    return Obstacle{false,
-                    fmt::format("Pub/Sub can't be reached: {}", MessageOf(subscription.status()))};
+    return Obstacle{false, fmt::format("subscription {} can't be looked up: {}", name,
+                                       MessageOf(subscription.status()))};
   }
   if (subscription->detached) {
     return Obstacle{true, fmt::format("subscription {} is detached from its topic", name)};

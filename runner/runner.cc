@@ -34,6 +34,10 @@ std::string DefaultInstance() {
 std::string InTheWay(const std::vector<GroupStatus>& groups) {
   for (const GroupStatus& group : groups) {
     if (group.state == GroupState::kHalted) continue;  // that is an end, not a wait
+    if (group.state == GroupState::kStarting) {
+      return fmt::format("group '{}' is starting: no answer yet about subscription {}", group.name,
+                         group.subscription);
+    }
     if (group.state != GroupState::kRunning) {
       return fmt::format("group '{}' is {}{}{}", group.name, Name(group.state),
                          group.reason.empty() ? "" : ": ", group.reason);

@@ -22,7 +22,7 @@ stop() {
 start() {
   local jar port pid
   : >"$directory/address"
-  jar=${LOCKSTEP_GOOGLE_EMULATOR_JAR:-$(ls /usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib/cloud-pubsub-emulator*.jar 2>/dev/null | head -n 1)}
+  jar=${LOCKSTEP_GOOGLE_EMULATOR_JAR:-$(ls /usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib/cloud-pubsub-emulator*.jar 2>/dev/null | head -n 1 || true)}
   if [ -z "$jar" ] || ! command -v java >/dev/null; then
     echo "Google's emulator not found: its cases will be skipped"
     return 0

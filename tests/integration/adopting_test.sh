@@ -16,13 +16,14 @@ cd "$dir"
 psql -q -d "$LOCKSTEP_TEST_PG" -c "CREATE DATABASE $database"
 export LOCKSTEP_DATABASE=${LOCKSTEP_TEST_PG%/*}/$database
 : >emulator.out  # it is looked into before the emulator has begun
-lockstep-emulator >emulator.out 2>&1 &
+lockstep-emulator --port 0 >emulator.out 2>&1 &
 emulator=$!
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
   PUBSUB_EMULATOR_HOST=$(sed -n 's/.*listening on //p' emulator.out)
   [ -z "$PUBSUB_EMULATOR_HOST" ] || break
   sleep 0.05
 done
+[ -n "$PUBSUB_EMULATOR_HOST" ] || { cat emulator.out; exit 1; }
 export PUBSUB_EMULATOR_HOST
 # ```sh blocks run as they are, ```sql blocks through psql, ```yaml FILE blocks become files.
 awk '

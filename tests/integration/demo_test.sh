@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/demo ends in an equal read model; and killed at any moment it leaves nothing behind.
 # A column more needs no compiler.
-#   demo_test.sh BIN_DIR whole | column | kill SIGNAL SECONDS
+#   demo_test.sh BIN_DIR whole | column | kill SIGNAL MOMENT
 set -euo pipefail
 bin=$1
 shift
@@ -9,12 +9,16 @@ cd "$(dirname "$0")/../.."
 export TMPDIR
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-demo-test.XXXXXX")
 chmod 755 "$TMPDIR"
-trap 'rm -rf "$TMPDIR"' EXIT
+aside=$TMPDIR.aside  # what is the test's own
+mkdir "$aside"
+trap 'rm -rf "$TMPDIR" "$aside"' EXIT
 
-# By their environment; Postgres overwrites that, but its command line names the folder.
+# All that comes of a demo, its guard too, has this in its environment; Postgres overwrites that, but its
+# command line names the folder.
+demo() { LOCKSTEP_DEMO_TEST=$TMPDIR scripts/demo "$@"; }
 left_processes() {
   local file
-  for file in $(grep -slza "^LOCKSTEP_DEMO_DIR=$TMPDIR/" /proc/[0-9]*/environ) \
+  for file in $(grep -slzaxF "LOCKSTEP_DEMO_TEST=$TMPDIR" /proc/[0-9]*/environ) \
     $(grep -slaF "$TMPDIR/lockstep-demo." /proc/[0-9]*/cmdline); do
     { tr '\0' ' ' <"${file%/*}/cmdline"; } 2>/dev/null || continue
     echo
@@ -33,37 +37,97 @@ expect_nothing_left() {
   exit 1
 }
 
+# Programs that stay at their work until they are ended, each with a child, in place of apt-get and cmake.
+stand_ins() {
+  mkdir "$aside/stand-ins"
+  cat >"$aside/stand-ins/stand-in" <<EOT
+#!/bin/sh
+program=\$(basename "\$0")
+[ "\$program" != sudo ] || exec "\$@"
+case "\$program \$*" in
+  "apt-get "*--download-only*) now=downloading ;;
+  "apt-get "*" install "*) now=installing ;;
+  "cmake --preset "*) now=configuring ;;
+  "cmake --build "*) now=building ;;
+  *) exit 0 ;;  # dpkg-query among them: nothing is installed
+esac
+[ \$now = $1 ] || exit 0
+touch "$aside/come"
+# dpkg must not be stopped half way; all others must be.
+if [ \$now = installing ]; then sleep 1; touch "$aside/installed"; else sleep 300 & wait; fi
+EOT
+  chmod 755 "$aside/stand-ins/stand-in"
+  local program programs=cmake
+  case $1 in downloading | installing) programs="dpkg-query apt-get sudo" ;; esac
+  for program in $programs; do ln -s stand-in "$aside/stand-ins/$program"; done
+}
+
+# has_come MOMENT: the demo is there.
+has_come() {
+  # shellcheck disable=SC2086,SC2125  # the star stands for what mktemp chose
+  local dir=$TMPDIR/lockstep-demo.*
+  case $1 in
+    downloading | installing | configuring | building) [ -e "$aside/come" ] ;;
+    folder) [ -d $dir ] ;;
+    initdb) [ -e $dir/postgres/initdb.log ] ;;
+    cluster) [ -e $dir/postgres/data/postmaster.pid ] ;;
+    emulator) [ -e $dir/emulator.out ] ;;
+    programs) [ -e $dir/runner.log ] ;;
+    running) grep -q ' applied ' "$aside/out" ;;
+    comparing) grep -q ' applied 2000 ' "$aside/out" ;;
+    *) echo "no moment $1"; exit 2 ;;
+  esac
+}
+
 case $1 in
   whole)
-    scripts/demo --bin "$bin" --changes 400 --rate 400 | tee "$TMPDIR.out"
-    grep -q 'The read model equals the source' "$TMPDIR.out"
-    rm -f "$TMPDIR.out"
+    demo --bin "$bin" --changes 400 --rate 400 | tee "$aside/out"
+    grep -q 'The read model equals the source' "$aside/out"
     ;;
   column)
     # What a user does: a column in the table, a word in the file. The binaries are as they were.
-    catalog=$(mktemp -d)
+    catalog=$aside/catalog
+    mkdir "$catalog"
     cp "$(dirname "$bin")"/examples/catalog/* "$catalog"
     sed -i 's/\[uploader_id, title,/[{headline: title}, uploader_id, title,/; s/merge: \[title,/merge: [{headline: title}, title,/' \
       "$catalog/catalog.yaml"
     echo 'ALTER TABLE catalog_read.video_projection ADD COLUMN headline text;' >>"$catalog/read_model.sql"
-    scripts/demo --bin "$bin" --catalog "$catalog" --changes 200 --rate 400 --keep >"$TMPDIR.out"
-    feed=$(sed -n 's/^  the read model  psql \([^ ]*\) .*/\1/p' "$TMPDIR.out")
+    demo --bin "$bin" --catalog "$catalog" --changes 200 --rate 400 --keep >"$aside/out"
+    feed=$(sed -n 's/^  the read model  psql \([^ ]*\) .*/\1/p' "$aside/out")
     filled=$(psql -XAt -d "$feed" -c "SELECT count(*) > 0 AND bool_and(headline IS NOT DISTINCT FROM title)
       FROM catalog_read.video_projection WHERE title IS NOT NULL")
-    scripts/demo --stop "$(sed -n 's/^  end it .*--stop //p' "$TMPDIR.out")"
-    rm -rf "$TMPDIR.out" "$catalog"
+    scripts/demo --stop "$(sed -n 's/^  end it .*--stop //p' "$aside/out")"
     [ "$filled" = t ] || { echo "the new column is not filled"; exit 1; }
     ;;
   kill)
+    signal=$2 moment=$3
+    arguments=(--bin "$bin" --changes 3000 --rate 300)
+    case $moment in
+      downloading | installing | configuring | building)
+        command -v apt-get >/dev/null || { echo "SKIPPED: no Debian, so scripts/setup does nothing"; exit 77; }
+        stand_ins "$moment"
+        arguments=(--preset none) PATH=$aside/stand-ins:$PATH ;;
+      comparing) arguments=(--bin "$bin" --changes 2000 --rate 4000) ;;
+    esac
     # A command started with & would ignore SIGINT; a user's does not.
-    setsid env --default-signal=INT scripts/demo --bin "$bin" --changes 3000 --rate 300 >/dev/null 2>&1 &
+    setsid env --default-signal=INT LOCKSTEP_DEMO_TEST="$TMPDIR" scripts/demo "${arguments[@]}" >"$aside/out" 2>"$aside/err" &
     demo=$!
-    sleep "$3"
-    kill -"$2" "$demo" 2>/dev/null || { echo "the demo was over before it could be killed"; exit 1; }
+    for _ in $(seq 6000); do
+      has_come "$moment" && break
+      [ -d "/proc/$demo" ] || break
+      sleep 0.01
+    done
+    has_come "$moment" || { echo "the demo never came to $moment"; cat "$aside/out" "$aside/err"; exit 1; }
     status=0
+    kill -"$signal" "$demo" 2>/dev/null || true
     wait "$demo" 2>/dev/null || status=$?
-    [ "$status" -gt 128 ] || { echo "the demo ended with $status, not by the signal"; exit 1; }
+    # The comparison takes milliseconds: it may be over before the signal.
+    [ "$status" -gt 128 ] || { [ "$moment" = comparing ] && [ "$status" -eq 0 ]; } ||
+      { echo "the demo ended with $status, not by the signal"; exit 1; }
     ;;
 esac
 expect_nothing_left
+if [ "${moment:-}" = installing ]; then
+  [ -e "$aside/installed" ] || { echo "apt-get was stopped while it installed"; exit 1; }
+fi
 echo "nothing is left behind"
