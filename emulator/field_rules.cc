@@ -1,6 +1,7 @@
 #include "emulator/field_rules.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/util/field_mask_util.h>
 
 #include <algorithm>
@@ -36,13 +37,49 @@ absl::Status RefuseUnsupported(const Message& message,
                       "{}.{} is not implemented by this emulator; leave it unset.",
                       std::string(message.GetDescriptor()->name()), name);
   }
-  const auto& unknown = reflection->GetUnknownFields(message);
-  if (!unknown.empty()) {
+  return RefuseUnknown(message);
+}
+
+absl::Status RefuseUnknown(const Message& message) {
+  const auto* reflection = message.GetReflection();
+  if (const auto& unknown = reflection->GetUnknownFields(message); !unknown.empty()) {
     return MakeStatus(absl::StatusCode::kUnimplemented,
                       "Field {} of {} is not known to this emulator; leave it unset.",
                       unknown.field(0).number(), std::string(message.GetDescriptor()->name()));
   }
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) continue;
+    if (!field->is_repeated()) {
+      RETURN_IF_ERROR(RefuseUnknown(reflection->GetMessage(message, field)));
+      continue;
+    }
+    for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
+      RETURN_IF_ERROR(RefuseUnknown(reflection->GetRepeatedMessage(message, field, i)));
+    }
+  }
   return absl::OkStatus();
+}
+
+int64_t TakeInteger(int field, Message* message) {
+  const auto* reflection = message->GetReflection();
+  int64_t value = 0;
+  if (const auto* known = message->GetDescriptor()->FindFieldByNumber(field); known != nullptr) {
+    value = reflection->GetInt64(*message, known);
+    reflection->ClearField(message, known);
+    return value;
+  }
+  auto* unknown = reflection->MutableUnknownFields(message);
+  for (int i = 0; i < unknown->field_count(); ++i) {
+    const auto& each = unknown->field(i);
+    if (each.number() != field || each.type() != google::protobuf::UnknownField::TYPE_VARINT) {
+      continue;
+    }
+    value = static_cast<int64_t>(each.varint());
+  }
+  unknown->DeleteByNumber(field);
+  return value;
 }
 
 absl::Status ApplyMask(const google::protobuf::FieldMask& mask, const Message& from,

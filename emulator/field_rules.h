@@ -4,6 +4,7 @@
 #include <google/protobuf/map.h>
 #include <google/protobuf/message.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +14,17 @@
 namespace lockstep::emulator {
 
 // Nothing is silently accepted and ignored: UNIMPLEMENTED when `message` has a field set that is
-// not in `supported`, known to our declaration or not. An empty nested message counts as not set.
+// not in `supported`, or one at any depth that our declaration lacks. An empty nested message
+// counts as not set.
 absl::Status RefuseUnsupported(const google::protobuf::Message& message,
                                const std::vector<std::string_view>& supported);
+
+// UNIMPLEMENTED when `message`, or a message in it, has a field that our declaration lacks.
+absl::Status RefuseUnknown(const google::protobuf::Message& message);
+
+// Takes an integer out of `message`, 0 if it isn't there: also where our declaration (that of an
+// older google-cloud-cpp) lacks the field.
+int64_t TakeInteger(int field, google::protobuf::Message* message);
 
 // Copies the fields that `mask` names from `from` to `to`. INVALID_ARGUMENT when the mask is empty
 // or names something that doesn't exist or is not in `may_change`.

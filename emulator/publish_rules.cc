@@ -1,5 +1,6 @@
 #include "emulator/publish_rules.h"
 
+#include "emulator/field_rules.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
@@ -15,7 +16,14 @@ constexpr size_t kMaxAttributeKey = 256;
 constexpr size_t kMaxAttributeValue = 1024;
 constexpr size_t kMaxOrderingKey = 1024;
 
+// RefuseUnknown would cost too much here.
+absl::Status CheckUnknown(const google::protobuf::Message& proto) {
+  if (proto.GetReflection()->GetUnknownFields(proto).empty()) return absl::OkStatus();
+  return RefuseUnknown(proto);
+}
+
 absl::Status CheckMessage(const PubsubMessage& message) {
+  RETURN_IF_ERROR(CheckUnknown(message));
   if (message.data().empty() && message.attributes().empty()) {
     return InvalidArgument("Some messages have neither data nor attributes.");
   }
@@ -53,6 +61,7 @@ absl::Status CheckPublish(const PublishRequest& request) {
     return InvalidArgument("Request payload size exceeds the limit: {} of {} bytes.", size,
                            kMaxRequestBytes);
   }
+  RETURN_IF_ERROR(CheckUnknown(request));
   for (const PubsubMessage& message : request.messages()) RETURN_IF_ERROR(CheckMessage(message));
   return absl::OkStatus();
 }

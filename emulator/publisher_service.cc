@@ -11,14 +11,14 @@ namespace pb = google::pubsub::v1;
 
 PublisherService::Reactor* PublisherService::CreateTopic(Context* context, const pb::Topic* request,
                                                          pb::Topic* response) {
-  return Answer(context, faults_, "CreateTopic",
+  return Answer(context, faults_, "CreateTopic", *request,
                 [=, this] { return Put(broker_->CreateTopic(*request), response); });
 }
 
 PublisherService::Reactor* PublisherService::UpdateTopic(Context* context,
                                                          const pb::UpdateTopicRequest* request,
                                                          pb::Topic* response) {
-  return Answer(context, faults_, "UpdateTopic",
+  return Answer(context, faults_, "UpdateTopic", *request,
                 [=, this] { return Put(broker_->UpdateTopic(*request), response); });
 }
 
@@ -36,14 +36,14 @@ PublisherService::Reactor* PublisherService::Publish(Context* context,
 PublisherService::Reactor* PublisherService::GetTopic(Context* context,
                                                       const pb::GetTopicRequest* request,
                                                       pb::Topic* response) {
-  return Answer(context, faults_, "GetTopic",
+  return Answer(context, faults_, "GetTopic", *request,
                 [=, this] { return Put(broker_->GetTopic(request->topic()), response); });
 }
 
 PublisherService::Reactor* PublisherService::ListTopics(Context* context,
                                                         const pb::ListTopicsRequest* request,
                                                         pb::ListTopicsResponse* response) {
-  return Answer(context, faults_, "ListTopics", [=, this]() -> absl::Status {
+  return Answer(context, faults_, "ListTopics", *request, [=, this]() -> absl::Status {
     ASSIGN_OR_RETURN(auto page, broker_->ListTopics(request->project(),
                                                     {request->page_size(), request->page_token()}));
     for (auto& topic : page.items) *response->add_topics() = std::move(topic);
@@ -55,7 +55,7 @@ PublisherService::Reactor* PublisherService::ListTopics(Context* context,
 PublisherService::Reactor* PublisherService::ListTopicSubscriptions(
     Context* context, const pb::ListTopicSubscriptionsRequest* request,
     pb::ListTopicSubscriptionsResponse* response) {
-  return Answer(context, faults_, "ListTopicSubscriptions", [=, this]() -> absl::Status {
+  return Answer(context, faults_, "ListTopicSubscriptions", *request, [=, this]() -> absl::Status {
     ASSIGN_OR_RETURN(
         auto page, broker_->ListTopicSubscriptions(request->topic(),
                                                    {request->page_size(), request->page_token()}));
@@ -68,7 +68,7 @@ PublisherService::Reactor* PublisherService::ListTopicSubscriptions(
 PublisherService::Reactor* PublisherService::ListTopicSnapshots(
     Context* context, const pb::ListTopicSnapshotsRequest* request,
     pb::ListTopicSnapshotsResponse* response) {
-  return Answer(context, faults_, "ListTopicSnapshots", [=, this]() -> absl::Status {
+  return Answer(context, faults_, "ListTopicSnapshots", *request, [=, this]() -> absl::Status {
     ASSIGN_OR_RETURN(auto page,
                      broker_->ListTopicSnapshots(request->topic(),
                                                  {request->page_size(), request->page_token()}));
@@ -81,14 +81,14 @@ PublisherService::Reactor* PublisherService::ListTopicSnapshots(
 PublisherService::Reactor* PublisherService::DeleteTopic(Context* context,
                                                          const pb::DeleteTopicRequest* request,
                                                          google::protobuf::Empty*) {
-  return Answer(context, faults_, "DeleteTopic",
+  return Answer(context, faults_, "DeleteTopic", *request,
                 [=, this] { return broker_->DeleteTopic(request->topic()); });
 }
 
 PublisherService::Reactor* PublisherService::DetachSubscription(
     Context* context, const pb::DetachSubscriptionRequest* request,
     pb::DetachSubscriptionResponse*) {
-  return Answer(context, faults_, "DetachSubscription",
+  return Answer(context, faults_, "DetachSubscription", *request,
                 [=, this] { return broker_->DetachSubscription(request->subscription()); });
 }
 

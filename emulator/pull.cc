@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "emulator/ack_id.h"
+#include "emulator/field_rules.h"
 #include "emulator/rpc_status.h"
 #include "platform/status.h"
 
@@ -39,6 +40,7 @@ grpc::ServerUnaryReactor* Pull::Begin(Broker* broker, Faults* faults, Timekeeper
 absl::Status Pull::Open(Broker* broker) {
   std::scoped_lock lock(mu_);  // Wake may come as soon as we are attached
   RETURN_IF_ERROR(faults_->CheckCall("Pull"));
+  RETURN_IF_ERROR(RefuseUnknown(*request_));
   if (request_->max_messages() <= 0) {
     return InvalidArgument("Invalid max_messages: {} is not positive.", request_->max_messages());
   }

@@ -8,6 +8,7 @@ namespace lockstep::emulator {
 namespace {
 
 using grpc::StatusCode;
+using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 constexpr char kSchema[] = "projects/test/schemas/video";
@@ -136,6 +137,37 @@ TEST_F(SchemaWire, RevisionsAreListedRolledBackAndDeleted) {
   ASSERT_TRUE(
       Call(schemas_.get(), &pb::SchemaService::Stub::DeleteSchemaRevision, remove, &got).ok());
   EXPECT_EQ(Get(remove.name(), &got).error_code(), StatusCode::NOT_FOUND);
+}
+
+TEST_F(SchemaWire, SchemasAreListedInPagesAndInTheViewThatIsAskedFor) {
+  pb::CreateSchemaRequest create;
+  create.mutable_schema()->set_type(pb::Schema::PROTOCOL_BUFFER);
+  create.mutable_schema()->set_definition(kFirst);
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {"projects/another", "one"}, {"projects/test", "one"}, {"projects/test", "two"}};
+  for (const auto& [project, id] : all) {
+    create.set_parent(project);
+    create.set_schema_id(id);
+    pb::Schema made;
+    ASSERT_TRUE(Call(schemas_.get(), &pb::SchemaService::Stub::CreateSchema, create, &made).ok());
+  }
+  pb::ListSchemasRequest list;
+  list.set_parent("projects/test");
+  list.set_page_size(1);
+  std::vector<std::string> names;
+  do {
+    pb::ListSchemasResponse page;
+    ASSERT_TRUE(Call(schemas_.get(), &pb::SchemaService::Stub::ListSchemas, list, &page).ok());
+    ASSERT_EQ(page.schemas_size(), 1);
+    names.push_back(page.schemas(0).name());
+    EXPECT_TRUE(page.schemas(0).definition().empty());  // the basic view
+    list.set_page_token(page.next_page_token());
+  } while (!list.page_token().empty());
+  EXPECT_THAT(names, ElementsAre("projects/test/schemas/one", "projects/test/schemas/two"));
+  list.set_view(pb::FULL);
+  pb::ListSchemasResponse page;
+  ASSERT_TRUE(Call(schemas_.get(), &pb::SchemaService::Stub::ListSchemas, list, &page).ok());
+  EXPECT_EQ(page.schemas(0).definition(), kFirst);
 }
 
 TEST_F(SchemaWire, ADeletedSchemaStopsItsTopic) {

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "emulator/field_rules.h"
 #include "emulator/response_writer.h"
 #include "emulator/rpc_status.h"
 #include "platform/status.h"
@@ -14,6 +15,7 @@ namespace {
 
 // Unsent confirmations beyond this stop the reading of more acks.
 constexpr int64_t kMaxConfirmations = 1 << 20;
+constexpr int kProtocolVersionField = 10;
 
 absl::Status CheckDeadline(int seconds) {
   if (seconds >= 10 && seconds <= 600) return absl::OkStatus();
@@ -49,7 +51,7 @@ void StreamingPull::HandleIncoming() {
   const grpc::Status parsed =
       grpc::GenericDeserialize<grpc::ProtoBufferReader, Request>(&incoming_, &request);
   absl::Status handled =
-      parsed.ok() ? Handle(request) : InvalidArgument("The request is not well formed.");
+      parsed.ok() ? Handle(std::move(request)) : InvalidArgument("The request is not well formed.");
   if (!handled.ok()) return CloseWith(handled);
   ReadMore();
   Pump();
@@ -65,17 +67,21 @@ void StreamingPull::ReadMore() {
   StartRead(&incoming_);
 }
 
-absl::Status StreamingPull::Handle(const Request& request) {
+absl::Status StreamingPull::Handle(Request request) {
+  const bool ping = request.ByteSizeLong() == 0;
+  const int64_t protocol_version = TakeInteger(kProtocolVersionField, &request);
+  RETURN_IF_ERROR(RefuseUnknown(request));
   if (consumer_ == nullptr) {
+    answers_pings_ = protocol_version > 0;
     RETURN_IF_ERROR(Open(request));
   } else {
     if (!request.subscription().empty() || request.max_outstanding_messages() != 0 ||
-        request.max_outstanding_bytes() != 0 || request.protocol_version() != 0) {
+        request.max_outstanding_bytes() != 0 || protocol_version != 0) {
       return InvalidArgument(
           "Only the first request of a stream may set subscription, max_outstanding_messages, "
           "max_outstanding_bytes and protocol_version.");
     }
-    if (answers_pings_ && request.ByteSizeLong() == 0) {
+    if (answers_pings_ && ping) {
       std::scoped_lock lock(mu_);
       head_wanted_ = true;  // a ping: any response is the answer
     }
@@ -100,7 +106,6 @@ absl::Status StreamingPull::Open(const Request& request) {
   }
   limits.ack_deadline = std::chrono::seconds(request.stream_ack_deadline_seconds());
   client_id_ = request.client_id();
-  answers_pings_ = request.protocol_version() > 0;
   ASSIGN_OR_RETURN(consumer_, subscription_->Attach(limits, client_id_, weak_from_this()));
   const auto properties = subscription_->GetProperties();
   bool too_late = false;

@@ -43,7 +43,7 @@ class StreamingPull : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   void OnDone() override;
 
   void HandleIncoming();
-  absl::Status Handle(const Request& request);
+  absl::Status Handle(Request request);
   absl::Status Open(const Request& request);
   absl::Status Settle(const Request& request);
   void NoteConfirmations(const Subscription::AckIds& ids);

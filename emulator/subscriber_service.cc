@@ -30,14 +30,14 @@ using Reactor = grpc::ServerUnaryReactor;
 
 Reactor* SubscriberService::CreateSubscription(Context* context, const pb::Subscription* request,
                                                pb::Subscription* response) {
-  return Answer(context, faults_, "CreateSubscription",
+  return Answer(context, faults_, "CreateSubscription", *request,
                 [=, this] { return Put(broker_->CreateSubscription(*request), response); });
 }
 
 Reactor* SubscriberService::GetSubscription(Context* context,
                                             const pb::GetSubscriptionRequest* request,
                                             pb::Subscription* response) {
-  return Answer(context, faults_, "GetSubscription", [=, this] {
+  return Answer(context, faults_, "GetSubscription", *request, [=, this] {
     return Put(broker_->GetSubscription(request->subscription()), response);
   });
 }
@@ -45,14 +45,14 @@ Reactor* SubscriberService::GetSubscription(Context* context,
 Reactor* SubscriberService::UpdateSubscription(Context* context,
                                                const pb::UpdateSubscriptionRequest* request,
                                                pb::Subscription* response) {
-  return Answer(context, faults_, "UpdateSubscription",
+  return Answer(context, faults_, "UpdateSubscription", *request,
                 [=, this] { return Put(broker_->UpdateSubscription(*request), response); });
 }
 
 Reactor* SubscriberService::ListSubscriptions(Context* context,
                                               const pb::ListSubscriptionsRequest* request,
                                               pb::ListSubscriptionsResponse* response) {
-  return Answer(context, faults_, "ListSubscriptions", [=, this]() -> absl::Status {
+  return Answer(context, faults_, "ListSubscriptions", *request, [=, this]() -> absl::Status {
     ASSIGN_OR_RETURN(auto page,
                      broker_->ListSubscriptions(request->project(),
                                                 {request->page_size(), request->page_token()}));
@@ -65,14 +65,14 @@ Reactor* SubscriberService::ListSubscriptions(Context* context,
 Reactor* SubscriberService::DeleteSubscription(Context* context,
                                                const pb::DeleteSubscriptionRequest* request,
                                                google::protobuf::Empty*) {
-  return Answer(context, faults_, "DeleteSubscription",
+  return Answer(context, faults_, "DeleteSubscription", *request,
                 [=, this] { return broker_->DeleteSubscription(request->subscription()); });
 }
 
 Reactor* SubscriberService::ModifyPushConfig(Context* context,
                                              const pb::ModifyPushConfigRequest* request,
                                              google::protobuf::Empty*) {
-  return Answer(context, faults_, "ModifyPushConfig", [=, this]() -> absl::Status {
+  return Answer(context, faults_, "ModifyPushConfig", *request, [=, this]() -> absl::Status {
     RETURN_IF_ERROR(broker_->FindSubscription(request->subscription()).status());
     if (request->push_config().ByteSizeLong() == 0) return absl::OkStatus();  // pull, as it is
     return absl::UnimplementedError("Push delivery is not implemented by this emulator.");
@@ -82,7 +82,7 @@ Reactor* SubscriberService::ModifyPushConfig(Context* context,
 Reactor* SubscriberService::ModifyAckDeadline(Context* context,
                                               const pb::ModifyAckDeadlineRequest* request,
                                               google::protobuf::Empty*) {
-  return Answer(context, faults_, "ModifyAckDeadline", [=, this]() -> grpc::Status {
+  return Answer(context, faults_, "ModifyAckDeadline", *request, [=, this]() -> grpc::Status {
     const int seconds = request->ack_deadline_seconds();
     absl::Status checked = CheckAckRequest(*request);
     if (checked.ok() && (seconds < 0 || seconds > 600)) {
@@ -99,7 +99,7 @@ Reactor* SubscriberService::ModifyAckDeadline(Context* context,
 
 Reactor* SubscriberService::Acknowledge(Context* context, const pb::AcknowledgeRequest* request,
                                         google::protobuf::Empty*) {
-  return Answer(context, faults_, "Acknowledge", [=, this]() -> grpc::Status {
+  return Answer(context, faults_, "Acknowledge", *request, [=, this]() -> grpc::Status {
     if (absl::Status checked = CheckAckRequest(*request); !checked.ok()) return ToGrpc(checked);
     const auto subscription = broker_->FindSubscription(request->subscription());
     if (!subscription.ok()) return ToGrpc(subscription.status());
@@ -120,13 +120,13 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* SubscriberService::
 
 Reactor* SubscriberService::GetSnapshot(Context* context, const pb::GetSnapshotRequest* request,
                                         pb::Snapshot* response) {
-  return Answer(context, faults_, "GetSnapshot",
+  return Answer(context, faults_, "GetSnapshot", *request,
                 [=, this] { return Put(broker_->GetSnapshot(request->snapshot()), response); });
 }
 
 Reactor* SubscriberService::ListSnapshots(Context* context, const pb::ListSnapshotsRequest* request,
                                           pb::ListSnapshotsResponse* response) {
-  return Answer(context, faults_, "ListSnapshots", [=, this]() -> absl::Status {
+  return Answer(context, faults_, "ListSnapshots", *request, [=, this]() -> absl::Status {
     ASSIGN_OR_RETURN(
         auto page,
         broker_->ListSnapshots(request->project(), {request->page_size(), request->page_token()}));
@@ -139,27 +139,27 @@ Reactor* SubscriberService::ListSnapshots(Context* context, const pb::ListSnapsh
 Reactor* SubscriberService::CreateSnapshot(Context* context,
                                            const pb::CreateSnapshotRequest* request,
                                            pb::Snapshot* response) {
-  return Answer(context, faults_, "CreateSnapshot",
+  return Answer(context, faults_, "CreateSnapshot", *request,
                 [=, this] { return Put(broker_->CreateSnapshot(*request), response); });
 }
 
 Reactor* SubscriberService::UpdateSnapshot(Context* context,
                                            const pb::UpdateSnapshotRequest* request,
                                            pb::Snapshot* response) {
-  return Answer(context, faults_, "UpdateSnapshot",
+  return Answer(context, faults_, "UpdateSnapshot", *request,
                 [=, this] { return Put(broker_->UpdateSnapshot(*request), response); });
 }
 
 Reactor* SubscriberService::DeleteSnapshot(Context* context,
                                            const pb::DeleteSnapshotRequest* request,
                                            google::protobuf::Empty*) {
-  return Answer(context, faults_, "DeleteSnapshot",
+  return Answer(context, faults_, "DeleteSnapshot", *request,
                 [=, this] { return broker_->DeleteSnapshot(request->snapshot()); });
 }
 
 Reactor* SubscriberService::Seek(Context* context, const pb::SeekRequest* request,
                                  pb::SeekResponse*) {
-  return Answer(context, faults_, "Seek", [=, this] { return broker_->Seek(*request); });
+  return Answer(context, faults_, "Seek", *request, [=, this] { return broker_->Seek(*request); });
 }
 
 }  // namespace lockstep::emulator

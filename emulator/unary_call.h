@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "emulator/faults.h"
+#include "emulator/field_rules.h"
 #include "emulator/rpc_status.h"
 
 namespace lockstep::emulator {
@@ -28,6 +29,17 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Faults* f
     }
   });
   return reactor;
+}
+
+// The same, for a request that holds nothing that we don't know.
+template <typename Run>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Faults* faults,
+                                 std::string_view method, const google::protobuf::Message& request,
+                                 Run run) {
+  return Answer(context, faults, method, [&request, run = std::move(run)]() -> grpc::Status {
+    if (absl::Status unknown = RefuseUnknown(request); !unknown.ok()) return ToGrpc(unknown);
+    return ToGrpc(run());
+  });
 }
 
 // Moves a result into the response.

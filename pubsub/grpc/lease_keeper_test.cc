@@ -9,7 +9,9 @@
 namespace lockstep::pubsub::grpc_client {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
@@ -78,6 +80,23 @@ TEST_F(LeaseKeeperTest, ReportsTheLossAtMaxExtension) {
   EXPECT_EQ(lost_in_hand_.messages, 1);
   EXPECT_EQ(lost_in_hand_.bytes, 5);
   EXPECT_EQ(rpc_.Get(answered - 1).seconds, 15);  // not past max_extension
+}
+
+TEST_F(LeaseKeeperTest, WarnsOnceAtHalfOfMaxExtension) {
+  size_t answered = 0;
+  const auto said = [&](int seconds) {
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < seconds; ++i) {
+      Pass(Millis(1'000));
+      while (answered < rpc_.count()) rpc_.Answer(answered++);
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  Deliver({"a", "b"});
+  EXPECT_THAT(said(27), IsEmpty());
+  EXPECT_THAT(said(1), AllOf(HasSubstr("level=warning"), HasSubstr("half of max_extension"),
+                             HasSubstr("subscription=sub messages=2")));
+  EXPECT_THAT(said(26), IsEmpty());
 }
 
 TEST_F(LeaseKeeperTest, ReportsALeaseThatLapsedBecauseNoExtensionGotThrough) {

@@ -10,6 +10,10 @@
 namespace lockstep::pubsub::grpc_client {
 namespace {
 
+// protocol_version (field 10) = 1, the one with pings; by its bytes, for google-cloud-cpp's
+// declaration, which takes the place of ours where it is built in, may be too old for the field.
+constexpr char kProtocolWithPings[] = "\x50\x01";
+
 // The user's code is fenced: what it throws ends here.
 template <typename Function>
 bool Fenced(const char* what, const Function& function) {
@@ -81,7 +85,7 @@ PullStream::Request GrpcReceiver::FirstRequest() const {
       std::max<int64_t>(1, (options_.max_outstanding_messages + streams - 1) / streams));
   request.set_max_outstanding_bytes(
       std::max<int64_t>(1, (options_.max_outstanding_bytes + streams - 1) / streams));
-  if (options_.keepalive > Millis(0)) request.set_protocol_version(1);  // the one with pings
+  if (options_.keepalive > Millis(0)) request.MergeFromString(kProtocolWithPings);
   return request;
 }
 
