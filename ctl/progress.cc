@@ -56,11 +56,13 @@ std::string About(Millis duration) {
 void Pace::Note(double seconds, int64_t done) {
   if (looks_.empty() || looks_.back().done == 0) {
     looks_.assign(1, {seconds, done});
+    began_ = seconds;
     return;
   }
   if (done == looks_.back().done && seconds - looks_.back().seconds < kPause) return;
   looks_.push_back({seconds, done});
-  while (looks_.size() > 2 && looks_[1].seconds <= seconds - kWindow) looks_.erase(looks_.begin());
+  const double window = std::clamp((seconds - began_) / 2, kShortest, kLongest);
+  while (looks_.size() > 2 && looks_[1].seconds <= seconds - window) looks_.erase(looks_.begin());
 }
 
 double Pace::per_second() const {

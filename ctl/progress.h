@@ -14,8 +14,9 @@ namespace lockstep::ctl {
 // "1h12m", "3m20s", "12s", "850ms": for people, in two units at most.
 std::string About(Millis duration);
 
-// Rate and remaining time out of counts that are looked at now and then: over the last ten seconds,
-// so that neither the start nor a pause of long ago spoils the estimate. Owned by one thread.
+// Rate and remaining time out of counts that are looked at now and then: over the last half of the
+// time, ten seconds at least and a minute at most, so that neither the start nor a moment's noise
+// spoils the estimate. Owned by one thread.
 class Pace {
  public:
   void Note(double seconds, int64_t done);  // since the start; both only grow
@@ -27,8 +28,9 @@ class Pace {
     double seconds;
     int64_t done;
   };
-  static constexpr double kWindow = 10;
+  static constexpr double kShortest = 10, kLongest = 60;
   static constexpr double kPause = 3;  // runners report each second: less is no pause
+  double began_ = 0;                   // when the first was seen
   std::vector<Look> looks_;            // those at which it had moved, and pauses
 };
 

@@ -37,12 +37,20 @@ TEST(Pace, IsHonestWithinAQuarterAfterTenSecondsHoweverLateTheStart) {
   }
 }
 
-TEST(Pace, FollowsAChangeWithinItsWindow) {
+TEST(Pace, FollowsAChangeWithinAMinute) {
   Pace pace;
   int64_t done = 0;
-  Pass(pace, 0, 60, 1000, done);
-  Pass(pace, 60, 72, 5000, done);
+  Pass(pace, 0, 600, 1000, done);
+  Pass(pace, 600, 662, 5000, done);
   EXPECT_NEAR(pace.per_second(), 5000, 500);
+}
+
+TEST(Pace, IsNotLedAstrayByAMomentsNoise) {
+  Pace pace;
+  int64_t done = 0;
+  Pass(pace, 0, 80, 1000, done);
+  Pass(pace, 80, 90, 700, done);
+  EXPECT_NEAR(pace.per_second(), 1000, 100);
 }
 
 TEST(Pace, ForeseesNothingWhileNothingMoves) {
