@@ -64,6 +64,12 @@ absl::Status Create(const Context& context, const Options& options) {
         "Pub/Sub has a checkpoint that this database does not know: it went "
         "back, and a runner with checkpoints on will heal it");
   }
+  if (absl::IsPermissionDenied(taken.status())) {
+    return absl::PermissionDeniedError(
+        fmt::format("no right to take a snapshot of {}, which needs pubsub.snapshots.create "
+                    "(docs/iam.md): {}",
+                    under.subscription, MessageOf(taken.status())));
+  }
   if (!taken.ok()) return taken.status();
   if (!*taken) return absl::UnavailableError("a runner is taking one right now; try again");
   context.Answer(ToJson(**taken), [&] {

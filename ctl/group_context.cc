@@ -1,5 +1,8 @@
 #include "ctl/group_context.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "platform/config.h"
@@ -53,7 +56,8 @@ std::string OperatorName() {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
-  return "unknown";
+  const passwd* const entry = getpwuid(geteuid());
+  return entry != nullptr ? entry->pw_name : "unknown";
 }
 
 }  // namespace lockstep::ctl

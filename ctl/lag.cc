@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <deque>
 #include <map>
 #include <thread>
 
 #include "ctl/command.h"
 #include "ctl/group_context.h"
+#include "ctl/progress.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
@@ -16,6 +20,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Millis kLook{1'000};
+constexpr Millis kWindow{5'000};  // over which a watched rate is reckoned: reports come in steps
+
+constexpr int64_t kNoBacklog = 2'000;  // ms of lag: whoever keeps up has nothing to get through
 
 struct Options {
   std::string schema;
@@ -108,13 +115,14 @@ void Compare(const std::vector<Group>& before, double seconds, std::vector<Group
     const Group& then = *found->second;
     group.rate = std::max(0.0, static_cast<double>(group.handled - then.handled) / seconds);
     if (!group.behind || !then.behind || group.idle()) continue;
+    if (group.lag && *group.lag < kNoBacklog) continue;
     const double gained = static_cast<double>(*then.behind - *group.behind) / 1000 / seconds;
     if (gained > 0.01) group.eta = static_cast<double>(*group.behind) / 1000 / gained;
   }
 }
 
 std::string Text(const std::optional<int64_t>& millis) {
-  return millis ? FormatDuration(Millis(*millis)) : "-";
+  return millis ? About(Millis(*millis)) : "-";
 }
 
 Json ToJson(const Group& group) {
@@ -136,35 +144,82 @@ Json ToJson(const Group& group) {
           {"dead_letters", group.dead}};
 }
 
-void Print(const std::vector<Group>& groups) {
-  fmt::print("{:<24} {:<12} {:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7} {:>7} {:>6}\n", "GROUP",
-             "STATE", "ALIVE", "LAG", "OCC>PUB", "PUB>RECV", "RECV>DB", "RATE/S", "ETA", "QUEUED",
-             "PARKED", "DEAD");
+// As wide as the names are; each line clears what a watched screen had there.
+std::string Table(const std::vector<Group>& groups, bool screen) {
+  const char* const end = screen ? "\033[K\n" : "\n";
+  size_t name = 5, state = 7;
+  for (const Group& g : groups) {
+    name = std::max(name, g.name.size());
+    state = std::max(state, g.state().size());
+  }
+  std::string table =
+      fmt::format("{:<{}}  {:<{}} {:>5} {:>7} {:>7} {:>8} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5}{}",
+                  "GROUP", name, "STATE", state, "ALIVE", "LAG", "OCC>PUB", "PUB>RECV", "RECV>DB",
+                  "RATE/S", "ETA", "QUEUED", "PARKED", "DEAD", end);
   for (const Group& g : groups) {
     const std::string eta =
-        g.eta ? FormatDuration(Millis(static_cast<int64_t>(*g.eta) * 1000)) : "-";
-    fmt::print("{:<24} {:<12} {:>5} {:>9} {:>9} {:>9} {:>9} {:>9.0f} {:>8} {:>7} {:>7} {:>6}\n",
-               g.name, g.state(), g.alive, Text(g.lag), Text(g.to_published), Text(g.to_received),
-               Text(g.to_committed), g.rate, eta, g.queued, g.parked, g.dead);
+        g.eta ? About(std::chrono::seconds(static_cast<int64_t>(std::ceil(*g.eta)))) : "-";
+    table += fmt::format(
+        "{:<{}}  {:<{}} {:>5} {:>7} {:>7} {:>8} {:>7} {:>7.0f} {:>7} {:>6} {:>6} {:>5}{}", g.name,
+        name, g.state(), state, g.alive, Text(g.lag), Text(g.to_published), Text(g.to_received),
+        Text(g.to_committed), g.rate, eta, g.queued, g.parked, g.dead, end);
+  }
+  return table;
+}
+
+Json ToJson(const std::vector<Group>& groups) {
+  Json list = Json::array();
+  for (const Group& group : groups) list.push_back(ToJson(group));
+  return list;
+}
+
+// In place, without the flicker of an emptied screen.
+void Refresh(const std::string& text) {
+  const std::string now = FormatTimestamp(Clock::System().Now()).substr(0, 19);
+  fmt::print("\033[H{}Z\033[K\n\033[K\n{}\033[J", now, text);
+}
+
+struct Looked {
+  SteadyTime at;
+  std::vector<Group> groups;
+};
+
+absl::Status Watch(const Context& context, const Options& options, RunnerContext runner) {
+  const bool screen = !context.json && isatty(STDOUT_FILENO) != 0;
+  if (screen) fmt::print("\033[2J");
+  std::deque<Looked> looks;
+  while (true) {
+    auto looked = Look(runner);
+    const SteadyTime now = Clock::System().Steady();
+    if (!looked.ok()) {  // it may be back in a moment, and whoever watches wants to see that
+      if (!screen) return looked.status();
+      Refresh(fmt::format("the database can't be asked: {}\033[K\n", MessageOf(looked.status())));
+      if (auto again = OpenRunner(context, options.schema); again.ok()) runner = *std::move(again);
+      looks.clear();
+    } else {
+      looks.push_back({now, *looked});
+      while (looks.size() > 2 && now - looks[1].at >= kWindow) looks.pop_front();
+      const double seconds = std::chrono::duration<double>(now - looks.front().at).count();
+      if (seconds > 0) Compare(looks.front().groups, seconds, *looked);
+      if (context.json) fmt::print("{}\n", ToJson(*looked).dump());
+      if (screen) Refresh(Table(*looked, screen));
+      if (!context.json && !screen) fmt::print("{}", Table(*looked, screen));
+    }
+    std::fflush(stdout);
+    std::this_thread::sleep_for(kLook);
   }
 }
 
 absl::Status Lag(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(auto runner, OpenRunner(context, options.schema));
-  ASSIGN_OR_RETURN(std::vector<Group> before, Look(runner));
+  if (options.watch) return Watch(context, options, std::move(runner));
+  ASSIGN_OR_RETURN(const std::vector<Group> before, Look(runner));
   // Runners report each second: two looks closer together would see nothing move.
-  for (Millis wait = 2 * kLook;; wait = kLook) {
-    std::this_thread::sleep_for(wait);
-    ASSIGN_OR_RETURN(std::vector<Group> now, Look(runner));
-    Compare(before, std::chrono::duration<double>(wait).count(), now);
-    Json list = Json::array();
-    for (const Group& group : now) list.push_back(ToJson(group));
-    if (options.watch && !context.json && isatty(STDOUT_FILENO) != 0) fmt::print("\033[H\033[2J");
-    context.Answer(list, [&] { Print(now); });
-    std::fflush(stdout);
-    if (!options.watch) return absl::OkStatus();
-    before = std::move(now);
-  }
+  std::this_thread::sleep_for(2 * kLook);
+  ASSIGN_OR_RETURN(std::vector<Group> now, Look(runner));
+  Compare(before, std::chrono::duration<double>(2 * kLook).count(), now);
+  context.Answer(ToJson(now), [&] { fmt::print("{}", Table(now, /*screen=*/false)); });
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -173,7 +228,8 @@ void AddLag(CLI::App& app, Context& context) {
   const auto options = std::make_shared<Options>();  // outlives this function with the callback
   auto* lag = app.add_subcommand(
       "lag", "groups: lag by stage, rate, time left, parked keys and dead letters");
-  lag->add_flag("--watch", options->watch, "look again every second, until Ctrl-C");
+  lag->add_flag("--watch", options->watch,
+                "look again every second, until Ctrl-C; with --json a line each");
   lag->add_option("--schema", options->schema, "the state schema, where no --config says it");
   On(lag, context, [options](const Context& c) { return Lag(c, *options); });
 }

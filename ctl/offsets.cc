@@ -4,10 +4,12 @@
 #include "ctl/group_context.h"
 #include "ctl/progress.h"
 #include "ctl/reset_plan.h"
+#include "ctl/reset_text.h"
 #include "offsets/cautious_now.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "projections/projector.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::ctl {
@@ -75,7 +77,7 @@ absl::Status Show(const Context& context, const Options& options) {
     for (int i = 0; i < rows.rows(); ++i) {
       fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", rows.Text(i, 0), rows.Int(i, 1),
                  rows.Int(i, 2), rows.Int(i, 3), rows.Int(i, 11),
-                 rows.IsNull(i, 5) ? "nothing committed yet" : rows.Text(i, 5), rows.Text(i, 4),
+                 rows.IsNull(i, 5) ? "nothing in this epoch yet" : rows.Text(i, 5), rows.Text(i, 4),
                  rows.Text(i, 8) == "done" ? "" : "  (its Seek is still to come)");
     }
   });
@@ -99,7 +101,7 @@ absl::Status History(const Context& context, const Options& options) {
   context.Answer(list, [&] {
     if (rows.empty()) fmt::print("Nobody has moved the offsets of '{}'.\n", options.group);
     for (int i = 0; i < rows.rows(); ++i) {
-      fmt::print("{}  {:<16} {:<12} {}\n    new {}\n", rows.Text(i, 0), rows.Text(i, 1),
+      fmt::print("{}  {:<19} {:<12} {}\n    new {}\n", rows.Text(i, 0), rows.Text(i, 1),
                  rows.Text(i, 2), rows.Text(i, 3), rows.Text(i, 5));
     }
   });
@@ -155,56 +157,19 @@ absl::StatusOr<ResetWish> WishOf(const Options& options, const runner::RunnerOpt
   return wish;
 }
 
-std::string TargetText(const offsets::WantedSeek& seek) {
-  return seek.kind == offsets::SeekKind::kSnapshot ? seek.snapshot : FormatTimestamp(seek.time);
-}
-
-void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode) {
-  fmt::print(
-      "group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
-      plan.offset ? FormatTimestamp(plan.offset->position.publish_time) : "nothing committed yet",
-      plan.before.epoch, TargetText(plan.seek));
-  fmt::print("redelivery  {}\n",
-             plan.redelivered < 0 ? "what was not acked when the snapshot was taken, and all since"
-                                  : fmt::format("about {} events", plan.redelivered));
-  fmt::print("retention   {}\n",
-             plan.earliest ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
-                           : "could not be read: no right to");
-  if (mode == offsets::ResetMode::kKeep) fmt::print("read model  stays; nothing applies twice\n");
-  if (mode == offsets::ResetMode::kOverwrite) {
-    fmt::print("read model  stays; what comes again overwrites its own version\n");
-  }
-  for (const auto& [table, rows] : plan.emptied)
-    fmt::print("empties     {} ({} rows)\n", table, rows);
-}
-
-Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode) {
-  Json emptied = Json::array();
-  for (const auto& [table, rows] : plan.emptied)
-    emptied.push_back({{"table", table}, {"rows", rows}});
-  return {{"group", group},
-          {"epoch", plan.before.epoch},
-          {"from",
-           plan.offset ? Json(FormatTimestamp(plan.offset->position.publish_time)) : Json(nullptr)},
-          {"to", TargetText(plan.seek)},
-          {"mode", Name(mode)},
-          {"redelivered", plan.redelivered < 0 ? Json(nullptr) : Json(plan.redelivered)},
-          {"earliest", plan.earliest ? Json(FormatTimestamp(*plan.earliest)) : Json(nullptr)},
-          {"empties", emptied}};
-}
-
 absl::Status Reset(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(auto runner, OpenConfiguredRunner(context));
   ASSIGN_OR_RETURN(runner::ConfiguredGroup* const group, runner.Group(options.group));
   ASSIGN_OR_RETURN(const ResetWish wish, WishOf(options, runner.options));
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(runner.options.pubsub.transport));
   const ConsumerGroup name(options.group);
-  const auto tables = group->declaration->projector->Tables();
+  const projections::Projector& projector = *group->declaration->projector;
+  const auto tables = projector.Tables();
   ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(*runner.connection));
   ASSIGN_OR_RETURN(const ResetPlan plan, PlanReset(*runner.connection, runner.schema(), name,
                                                    tables, transport->admin(), wish, now));
-  Json answer = PlanJson(options.group, plan, wish.mode);
-  if (!context.json) PrintPlan(options.group, plan, wish.mode);
+  Json answer = PlanJson(options.group, plan, wish.mode, projector);
+  if (!context.json) PrintPlan(options.group, plan, wish.mode, projector);
   if (!options.execute) {
     answer["executed"] = false;
     context.Answer(answer, [] { fmt::print("Nothing was changed. Repeat with --execute.\n"); });

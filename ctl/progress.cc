@@ -5,35 +5,64 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
-#include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 
 namespace lockstep::ctl {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr int kBar = 30;
-constexpr double kIdle = 5;     // seconds without a message: caught up
-constexpr double kNobody = 30;  // seconds without a runner: say so and end
+constexpr double kPrintEvery = 2;  // seconds, where there is no terminal
+constexpr double kIdle = 5;        // seconds without a message: caught up
+constexpr double kNobody = 30;     // seconds without a runner: say so and end
 constexpr Millis kLook{500};
 
+// A row per instance that is alive under the epoch, or one without.
 constexpr std::string_view kHandled = R"(
-SELECT g.epoch, g.seek_state = 'done', coalesce(sum(i.handled), 0), coalesce(sum(i.queued), 0),
-       count(i.*)
+SELECT g.epoch, g.seek_state = 'done', i.instance, i.handled, i.queued,
+       i.state IN ('running', 'quiet', 'behind', 'no heartbeat')
   FROM {state}.consumer_groups g
   LEFT JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = $2 AND i.seen_at > now() - interval '15 seconds'
    AND i.state <> 'halted'
- WHERE g.group_name = $1
- GROUP BY g.epoch, g.seek_state)";
+ WHERE g.group_name = $1)";
+
+double Since(SteadyTime then) {
+  return std::chrono::duration<double>(Clock::System().Steady() - then).count();
+}
 
 }  // namespace
 
+std::string About(Millis duration) {
+  const int64_t ms = duration.count();
+  const int64_t seconds = (ms + 500) / 1000;
+  if (ms < 1'000) return fmt::format("{}ms", ms);
+  if (ms < 10'000 && ms % 1'000 != 0) return fmt::format("{:.1f}s", static_cast<double>(ms) / 1000);
+  if (seconds < 120) return fmt::format("{}s", seconds);
+  if (seconds < 3600) return fmt::format("{}m{:02}s", seconds / 60, seconds % 60);
+  const int64_t minutes = seconds / 60;
+  if (minutes < 48 * 60) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
+  return fmt::format("{}d{:02}h", minutes / 60 / 24, minutes / 60 % 24);
+}
+
+// Counts come in steps: between two of them nothing has stopped. And the first step has no
+// beginning, so that the pace is reckoned from there.
 void Pace::Note(double seconds, int64_t done) {
+  if (looks_.empty() || looks_.back().done == 0) {
+    looks_.assign(1, {seconds, done});
+    began_ = seconds;
+    return;
+  }
+  if (done == looks_.back().done && seconds - looks_.back().seconds < kPause) return;
   looks_.push_back({seconds, done});
-  while (looks_.size() > 2 && looks_[1].seconds < seconds - kWindow) looks_.erase(looks_.begin());
+  const double window = std::clamp((seconds - began_) / 2, kShortest, kLongest);
+  while (looks_.size() > 2 && looks_[1].seconds <= seconds - window) looks_.erase(looks_.begin());
 }
 
 double Pace::per_second() const {
@@ -50,60 +79,109 @@ std::optional<double> Pace::SecondsFor(int64_t left) const {
 }
 
 std::string ProgressLine(int64_t done, int64_t total, const Pace& pace) {
-  const double part =
-      total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0;
+  if (total <= 0) return fmt::format("{} applied  {:.0f}/s", done, pace.per_second());
+  const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const int full = static_cast<int>(part * kBar);
+  // Not 100% before the last.
+  const double percent = std::floor(part * 100);
   const auto left = pace.SecondsFor(std::max<int64_t>(total - done, 0));
-  return fmt::format(
-      "[{}{}] {:3.0f}%  {} of about {}  {:.0f}/s  {}", std::string(full, '#'),
-      std::string(kBar - full, '.'), part * 100, done, total, pace.per_second(),
-      left ? FormatDuration(Millis(std::llround(std::ceil(*left)) * 1000)) + " left" : "waiting");
+  std::string end = "nothing moves";
+  if (done >= total) {
+    end = "caught up";
+  } else if (left) {
+    end = About(std::chrono::seconds(std::llround(std::ceil(*left)))) + " left";
+  } else if (done == 0) {
+    end = "waiting for the first";
+  }
+  return fmt::format("[{}{}] {:3.0f}%  {} of about {}  {:.0f}/s  {}", std::string(full, '#'),
+                     std::string(kBar - full, '.'), percent, done, total, pace.per_second(), end);
+}
+
+ProgressPrinter::ProgressPrinter(bool json) : json_(json), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+bool ProgressPrinter::Due(bool at_once) {
+  now_ = Since(began_);
+  if (!at_once && (json_ || !terminal_) && now_ - shown_ < kPrintEvery) return false;
+  shown_ = now_;
+  return true;
+}
+
+void ProgressPrinter::Print(const std::string& line) {
+  const bool moves = terminal_ && !json_;
+  fmt::print(stderr, "{}{}{}", moves ? "\r\033[K" : "", line, moves ? "" : "\n");
+  open_line_ = moves;
+}
+
+void ProgressPrinter::Show(int64_t done, int64_t total, bool at_once) {
+  pace_.Note(Since(began_), done);
+  if (!Due(at_once)) return;
+  if (!json_) return Print(ProgressLine(done, total, pace_));
+  const auto left = pace_.SecondsFor(std::max<int64_t>(total - done, 0));
+  Print(Json({{"elapsed_seconds", std::round(now_ * 10) / 10},
+              {"done", done},
+              {"total", total},
+              {"per_second", std::round(pace_.per_second())},
+              {"eta_seconds", left && total > 0 ? Json(std::ceil(*left)) : Json(nullptr)}})
+            .dump());
+}
+
+void ProgressPrinter::Say(const std::string& text) {
+  if (json_) return;
+  EndLine();
+  fmt::print(stderr, "{}\n", text);
+}
+
+void ProgressPrinter::Wait(const std::string& text) {
+  if (!json_ && Due(false)) Print(text);
+}
+
+void ProgressPrinter::EndLine() {
+  if (std::exchange(open_line_, false)) fmt::print(stderr, "\n");
+}
+
+void HandledByInstances::Note(const std::string& instance, int64_t handled) {
+  int64_t& last = last_[instance];
+  sum_ += handled >= last ? handled - last : handled;
+  last = handled;
 }
 
 absl::Status FollowReplay(RunnerContext& runner, const std::string& group, int64_t epoch,
-                          int64_t total, bool quiet) {
+                          int64_t total, bool json) {
   const std::string sql = runner.schema().Sql(kHandled);
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  const SteadyTime began = Clock::System().Steady();
-  const auto since = [](SteadyTime then) {
-    return std::chrono::duration<double>(Clock::System().Steady() - then).count();
-  };
-  Pace pace;
-  SteadyTime moved = began, alive = began;
+  ProgressPrinter printer(json);
+  HandledByInstances handled;
+  SteadyTime moved = Clock::System().Steady(), alive = moved;
   int64_t last = -1;
-  double printed = -10;
   while (true) {  // Ctrl-C ends the watching, not the replay
-    ASSIGN_OR_RETURN(const auto row,
+    ASSIGN_OR_RETURN(const auto rows,
                      runner.connection->Execute(sql, postgres::Params().Add(group).Add(epoch)));
-    if (row.empty() || row.Int(0, 0) != epoch) {
+    if (rows.empty() || rows.Int(0, 0) != epoch) {
       return absl::AbortedError("another reset has begun meanwhile; this one is over");
     }
-    const int64_t done = row.Int(0, 2);
-    const bool sought = row.Bool(0, 1);
-    if (row.Int(0, 4) > 0) alive = Clock::System().Steady();
-    if (done != last || !sought) moved = Clock::System().Steady();
-    last = done;
-    if (sought) pace.Note(since(began), done);  // the wait before it is no pace
-    const bool ended = sought && row.Int(0, 3) == 0 &&
-                       (since(moved) > kIdle || (done >= total && since(moved) > 1)) &&
-                       row.Int(0, 4) > 0;
-    if (!quiet && (terminal || ended || since(began) - printed >= 2)) {
-      printed = since(began);
-      const std::string line = sought ? ProgressLine(done, total, pace)
-                                      : std::string(
-                                            "waiting for the Seek: late acks of the epoch "
-                                            "before must have passed");
-      fmt::print(stderr, "{}{}{}", terminal ? "\r\033[K" : "", line, terminal ? "" : "\n");
+    const bool sought = rows.Bool(0, 1);
+    int64_t queued = 0;
+    bool ready = false;
+    for (int i = 0; i < rows.rows() && !rows.IsNull(i, 2); ++i) {
+      handled.Note(std::string(rows.Text(i, 2)), rows.Int(i, 3));
+      queued += rows.Int(i, 4);
+      ready = ready || rows.Bool(i, 5);
+      alive = Clock::System().Steady();
     }
-    if (ended) {
-      if (terminal) fmt::print(stderr, "\n");
-      return absl::OkStatus();
+    const int64_t done = handled.sum();
+    if (std::exchange(last, done) != done || !sought || !ready) moved = Clock::System().Steady();
+    const double still = Since(moved);
+    const bool ended =
+        sought && ready && queued == 0 && (still > kIdle || (done >= total && still > 1));
+    if (sought) {
+      printer.Show(done, total, ended);
+    } else {
+      printer.Wait("waiting for the Seek: late acks of the epoch before must have passed");
     }
-    if (since(alive) > kNobody) {
+    if (ended) return absl::OkStatus();
+    if (Since(alive) > kNobody) {
       return absl::UnavailableError(
           "no runner of this group is alive: the reset stands and is performed by the next one "
-          "that "
-          "starts");
+          "that starts");
     }
     std::this_thread::sleep_for(kLook);
   }

@@ -126,11 +126,10 @@ class Session {
     session->rebuild_ = std::make_unique<runner::Rebuild>(
         std::move(parts), *session->runner_.connection,
         runner::Rebuild::Listener{
-            .progress = [s = session.get()](const auto& progress) { s->Show(progress); },
-            .note = [s = session.get()](const std::string& text) { s->Say(text); }});
+            .progress = [s = session.get()](const auto& p) { s->printer_.Show(p.done, p.total); },
+            .note = [s = session.get()](const std::string& text) { s->printer_.Say(text); }});
     return session;
   }
-  ~Session() { EndLine(); }
 
   runner::Rebuild& rebuild() { return *rebuild_; }
   const runner::RunnerOptions& options() const { return runner_.options; }
@@ -138,7 +137,7 @@ class Session {
   // Until the slots are swapped; then or on differences the comparison is printed.
   absl::Status Drive(const Options& options, const std::stop_token& stop) {
     const absl::Status driven = rebuild_->Resume(options.accept_differences, stop);
-    EndLine();
+    printer_.EndLine();
     Compare();
     RETURN_IF_ERROR(driven);
     ASSIGN_OR_RETURN(const auto row, rebuild_->Load());
@@ -151,26 +150,7 @@ class Session {
   }
 
  private:
-  explicit Session(const Context& context) : context_(context) {}
-
-  void Show(const runner::RebuildProgress& progress) {
-    const double now = std::chrono::duration<double>(Clock::System().Steady() - began_).count();
-    pace_.Note(now, progress.done);
-    if (context_.json || (!terminal_ && now - shown_ < 2)) return;
-    shown_ = now;
-    const std::string line =
-        progress.total > 0 ? ProgressLine(progress.done, progress.total, pace_)
-                           : fmt::format("{} applied  {:.0f}/s", progress.done, pace_.per_second());
-    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
-    open_line_ = terminal_;
-  }
-  void Say(const std::string& text) {
-    EndLine();
-    if (!context_.json) fmt::print(stderr, "{}\n", text);
-  }
-  void EndLine() {
-    if (std::exchange(open_line_, false)) fmt::print(stderr, "\n");
-  }
+  explicit Session(const Context& context) : context_(context), printer_(context.json) {}
 
   void Compare() {
     const auto& swap = rebuild_->last_swap();
@@ -196,11 +176,7 @@ class Session {
   RunnerContext runner_;
   std::unique_ptr<pubsub::Transport> transport_;
   std::unique_ptr<runner::Rebuild> rebuild_;
-  Pace pace_;
-  const SteadyTime began_ = Clock::System().Steady();
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
-  bool open_line_ = false;
-  double shown_ = -10;
+  ProgressPrinter printer_;
 };
 
 void PrintPlan(const std::string& group, const runner::RebuildPlan& plan) {
@@ -271,9 +247,10 @@ absl::Status Status(const Context& context, const Options& options) {
 
 // The commands that take one slot away.
 absl::Status End(const Context& context, const Options& options, const std::string& question,
-                 const std::string& done,
+                 const std::string& done, const std::function<absl::Status(runner::Rebuild&)>& may,
                  const std::function<absl::Status(runner::Rebuild&)>& end) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
+  RETURN_IF_ERROR(may(session->rebuild()));
   Context where = context;
   if (where.database.empty()) where.database = session->options().database;
   if (!where.Confirm(question)) return absl::CancelledError("nothing was changed");
@@ -316,24 +293,29 @@ void AddRebuild(CLI::App& app, Context& context) {
   add("resume", "go on with one that was interrupted",
       [options](const Context& c) { return Resume(c, *options); });
   add("abort", "undo one that has not swapped yet", [options](const Context& c) {
-    return End(c, *options, "This drops the new tables and their subscription.",
-               "Undone: nothing is left of the rebuild.",
-               [](runner::Rebuild& r) { return r.Abort(); });
+    return End(
+        c, *options, "This drops the new tables and their subscription.",
+        "Undone: nothing is left of the rebuild.", [](runner::Rebuild& r) { return r.MayAbort(); },
+        [](runner::Rebuild& r) { return r.Abort(); });
   });
   add("rollback", "back to the old tables, which catch up; the new ones go",
       [options](const Context& c) {
         if (options->reason.empty()) {
           return InvalidArgument("say why with --reason: it goes into the audit");
         }
-        return End(c, *options, "This puts the old tables back in place and drops the new ones.",
-                   "Rolled back: the runners go on with the old tables and catch up.",
-                   [&](runner::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
+        return End(
+            c, *options, "This puts the old tables back in place and drops the new ones.",
+            "Rolled back: the runners go on with the old tables and catch up.",
+            [](runner::Rebuild& r) { return r.MayRollback(); },
+            [&](runner::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
       });
   add("finish", "remove the old tables and their subscription for good",
       [options](const Context& c) {
-        return End(c, *options, "This drops the old tables and their subscription.",
-                   "Finished: the old slot is gone.",
-                   [&](runner::Rebuild& r) { return r.Finish(options->now); });
+        return End(
+            c, *options, "This drops the old tables and their subscription.",
+            "Finished: the old slot is gone.",
+            [&](runner::Rebuild& r) { return r.MayFinish(options->now); },
+            [&](runner::Rebuild& r) { return r.Finish(options->now); });
       })
       ->add_flag("--now", options->now, "although --keep-old is not over");
 }

@@ -127,6 +127,16 @@ TEST_F(Restore, WithoutCheckpointsLosesWhatWasAckedSince) {
   EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE version = 2"), 0);
 }
 
+TEST_F(Restore, NeedsNoMoreCheckpointsThanAreKept) {
+  world_.options.checkpoint_keep = Millis(300);
+  const auto group = world_.NewGroup();
+  ASSERT_TRUE(AwaitCheckpoint(6));
+  const auto first = offsets::Checkpoints::SnapshotName(kSubscription, 1);
+  EXPECT_TRUE(absl::IsNotFound(world_.bus.admin().GetSnapshot(first).status()));
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number = 1"), 0);
+  EXPECT_EQ(Healings(), 0);
+}
+
 TEST_F(Restore, OfABackupOlderThanItsSnapshotsIsRefused) {
   auto group = world_.NewGroup();
   PublishVersion(1);

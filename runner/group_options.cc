@@ -3,6 +3,7 @@
 #include "platform/config.h"
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "runner/start_from.h"
 
 namespace lockstep::runner {
 
@@ -73,7 +74,10 @@ absl::Status GroupOptions::Validate() const {
   if (ack_deadline < Millis(10'000) || ack_deadline > Millis(600'000)) {
     return wrong("ack_deadline", "must be 10s to 10m");
   }
-  return absl::OkStatus();
+  if (start_from == "checkpoint") return absl::OkStatus();
+  const absl::Status understood = ParseStartFrom(start_from, WallTime()).status();
+  return understood.ok() ? understood
+                         : InvalidArgument("group '{}': {}", name, MessageOf(understood));
 }
 
 }  // namespace lockstep::runner

@@ -7,12 +7,19 @@
 #include "platform/duration.h"
 #include "platform/log.h"
 #include "platform/status.h"
+#include "pubsub/names.h"
 #include "runner/start_from.h"
 
 namespace lockstep::runner {
 namespace {
 
 constexpr int kMaxReleaseAtStart = 10'000;
+
+// "projects/p/subscriptions/s" -> "p".
+std::string_view ProjectOf(std::string_view subscription) {
+  const size_t begin = subscription.find('/') + 1;
+  return subscription.substr(begin, subscription.find('/', begin) - begin);
+}
 
 }  // namespace
 
@@ -54,7 +61,11 @@ std::optional<Obstacle> GroupStart::CheckDatabase(postgres::Connection& connecti
 absl::StatusOr<offsets::WantedSeek> GroupStart::FirstSeek(postgres::Connection& connection) const {
   if (options_.start_from != "checkpoint") {
     ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(connection));
-    return ParseStartFrom(options_.start_from, now);
+    ASSIGN_OR_RETURN(offsets::WantedSeek seek, ParseStartFrom(options_.start_from, now));
+    if (seek.kind == offsets::SeekKind::kSnapshot) {
+      seek.snapshot = pubsub::SnapshotName(ProjectOf(options_.subscription), seek.snapshot);
+    }
+    return seek;
   }
   const offsets::Checkpoints checkpoints(schema_, epochs_.group());
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(connection));

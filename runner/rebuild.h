@@ -86,6 +86,10 @@ class Rebuild {
   absl::Status Finish(bool now);
   // Undoes what has not been swapped yet.
   absl::Status Abort();
+  // Whether they would be refused as it stands now: to be known before somebody is asked.
+  absl::Status MayRollback();
+  absl::Status MayFinish(bool now);
+  absl::Status MayAbort();
 
   absl::StatusOr<std::optional<offsets::RebuildRow>> Load();
   // What the last try to swap has found.

@@ -35,8 +35,8 @@ constexpr std::string_view kForgetGroup =
 
 }  // namespace
 
-absl::Status Rebuild::Rollback(const std::string& operator_name, const std::string& reason) {
-  ASSIGN_OR_RETURN(RebuildRow row, Need());
+absl::Status Rebuild::MayRollback() {
+  ASSIGN_OR_RETURN(const RebuildRow row, Need());
   if (row.state == RebuildState::kPreparing || row.state == RebuildState::kFilling) {
     return FailedPrecondition(
         "nothing was swapped yet; `lockstepctl rebuild abort {}` undoes the rebuild",
@@ -45,9 +45,14 @@ absl::Status Rebuild::Rollback(const std::string& operator_name, const std::stri
   if (row.state == RebuildState::kDiscarding && row.discard_slot == row.old_slot) {
     return FailedPrecondition("the old tables are being removed; there is no way back");
   }
+  if (row.state != RebuildState::kSwapped) return absl::OkStatus();
+  return parts_.transport.admin().GetSubscription(row.old_subscription).status();
+}
+
+absl::Status Rebuild::Rollback(const std::string& operator_name, const std::string& reason) {
+  RETURN_IF_ERROR(MayRollback());
+  ASSIGN_OR_RETURN(RebuildRow row, Need());
   if (row.state == RebuildState::kSwapped) {
-    const auto subscription = parts_.transport.admin().GetSubscription(row.old_subscription);
-    if (!subscription.ok()) return subscription.status();
     const RebuildSwap swap = Swapper(row);
     RETURN_IF_ERROR(RetryLocked(
         [&] { return swap.Back(connection_, operator_name, reason, kLockTry, at); }, row.tables));
@@ -57,34 +62,42 @@ absl::Status Rebuild::Rollback(const std::string& operator_name, const std::stri
   return Discard(row);
 }
 
-absl::Status Rebuild::Finish(bool now) {
-  ASSIGN_OR_RETURN(RebuildRow row, Need());
+absl::Status Rebuild::MayFinish(bool now) {
+  ASSIGN_OR_RETURN(const RebuildRow row, Need());
   if (row.state == RebuildState::kPreparing || row.state == RebuildState::kFilling) {
     return FailedPrecondition("nothing was swapped yet; `lockstepctl rebuild resume {}` goes on",
                               group_.value());
   }
+  if (row.state != RebuildState::kSwapped) return absl::OkStatus();
+  const WallTime due = *row.swapped_at + row.keep_old;
+  if (now || Clock::System().Now() >= due) return absl::OkStatus();
+  return FailedPrecondition(
+      "the old tables are kept until {}; --now removes them before, and then there is no rollback",
+      FormatTimestamp(due));
+}
+
+absl::Status Rebuild::Finish(bool now) {
+  RETURN_IF_ERROR(MayFinish(now));
+  ASSIGN_OR_RETURN(RebuildRow row, Need());
   if (row.state == RebuildState::kSwapped) {
-    const WallTime due = *row.swapped_at + row.keep_old;
-    if (!now && Clock::System().Now() < due) {
-      return FailedPrecondition(
-          "the old tables are kept until {}; --now removes them before, and then there is no "
-          "rollback",
-          FormatTimestamp(due));
-    }
     RETURN_IF_ERROR(Decide(row, row.old_slot));
     ASSIGN_OR_RETURN(row, Need());
   }
   return Discard(row);
 }
 
+absl::Status Rebuild::MayAbort() {
+  ASSIGN_OR_RETURN(const RebuildRow row, Need());
+  if (row.state != RebuildState::kSwapped) return absl::OkStatus();
+  return FailedPrecondition(
+      "the new tables serve already; `lockstepctl rebuild rollback {0}` goes back to the old "
+      "ones, `lockstepctl rebuild finish {0}` removes them",
+      group_.value());
+}
+
 absl::Status Rebuild::Abort() {
+  RETURN_IF_ERROR(MayAbort());
   ASSIGN_OR_RETURN(RebuildRow row, Need());
-  if (row.state == RebuildState::kSwapped) {
-    return FailedPrecondition(
-        "the new tables serve already; `lockstepctl rebuild rollback {0}` goes back to the old "
-        "ones, `lockstepctl rebuild finish {0}` removes them",
-        group_.value());
-  }
   if (row.state != RebuildState::kDiscarding) {
     RETURN_IF_ERROR(Decide(row, row.new_slot));
     ASSIGN_OR_RETURN(row, Need());

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "offsets/reset.h"
 #include "platform/status.h"
 #include "runner/rebuild_fixture.h"
 #include "runner/test_group.h"
@@ -112,6 +113,26 @@ TEST_F(RebuildTest, TablesThatChangedMeanwhileAreNotSwapped) {
   };
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
   EXPECT_THAT(Text(world_.Resume(*driver.rebuild)), HasSubstr("has got index items_late"));
+  ASSERT_EQ(driver.rebuild->Abort(), absl::OkStatus());
+  EXPECT_EQ(world_.Orphans(), "");
+}
+
+// Its Seek would go to a subscription that no longer serves.
+TEST_F(RebuildTest, WhileAResetIsUnderWayNothingIsSwapped) {
+  auto driver = world_.NewDriver();
+  driver.rebuild->at = [&](std::string_view step) -> absl::Status {
+    if (step != "filled") return absl::OkStatus();
+    const auto connection = world_.database.Connect();
+    return offsets::Resets(offsets::StateSchema("feed_state"), ConsumerGroup("feed"))
+        .Run(*connection, {.seek = {.kind = offsets::SeekKind::kTime, .time = WallTime()},
+                           .operator_name = "ada",
+                           .reason = "a test",
+                           .fence = std::chrono::minutes(10)})
+        .status();
+  };
+  ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
+  EXPECT_THAT(Text(world_.Resume(*driver.rebuild)), HasSubstr("a reset of the group is under way"));
+  EXPECT_EQ(world_.Subscription(), kSubscription);
   ASSERT_EQ(driver.rebuild->Abort(), absl::OkStatus());
   EXPECT_EQ(world_.Orphans(), "");
 }

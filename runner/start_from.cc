@@ -29,7 +29,7 @@ absl::StatusOr<offsets::WantedSeek> ParseStartFrom(const std::string& text, Wall
   if (time.ok()) return offsets::WantedSeek{.kind = SeekKind::kTime, .time = *time};
   return InvalidArgument(
       "start_from is '{}', not committed, earliest, latest, a time such as "
-      "2026-01-31T12:00:00Z, or snapshot:NAME",
+      "2026-01-31T12:00:00Z, checkpoint, or snapshot:NAME",
       text);
 }
 

@@ -4,6 +4,7 @@
 
 #include "platform/duration.h"
 #include "runner/dead_letter_budget.h"
+#include "runner/group_options.h"
 #include "tests/support/fake_clock.h"
 
 namespace lockstep::runner {
@@ -20,6 +21,18 @@ TEST(StartFrom, UnderstandsEveryWord) {
   EXPECT_EQ(ParseStartFrom("snapshot:s1", now)->snapshot, "s1");
   EXPECT_FALSE(ParseStartFrom("yesterday", now).ok());
   EXPECT_FALSE(ParseStartFrom("snapshot:", now).ok());
+}
+
+TEST(StartFrom, IsCheckedBeforeTheStart) {
+  GroupOptions options;
+  options.name = "feed";
+  options.subscription = "items.feed";
+  for (const char* word : {"committed", "checkpoint", "latest"}) {
+    options.start_from = word;
+    EXPECT_TRUE(options.Validate().ok()) << word;
+  }
+  options.start_from = "yesterday";
+  EXPECT_FALSE(options.Validate().ok());
 }
 
 TEST(DeadLetterBudget, ForgetsWhatIsOlderThanItsWindow) {

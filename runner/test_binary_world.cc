@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -44,32 +45,40 @@ std::string Read(const std::string& file) {
 
 }  // namespace
 
-BinaryWorld::BinaryWorld() {
+BinaryWorld::BinaryWorld(const std::string& emulator) : projection(kProjection) {
   folder =
       (std::filesystem::temp_directory_path() / ("lockstep-binary." + database.name())).string();
   std::filesystem::create_directory(folder);
   const auto connection = database.Connect();
   EXPECT_TRUE(postgres::Migrator(*connection, "feed_state", sql::StateMigrations()).Up().ok());
   database.Run(kTables);
-  EXPECT_TRUE(server.Start().ok());
-  transport = *pubsub::MakeTransport({.emulator_host = server.address()});
-  EXPECT_TRUE(transport->admin().CreateTopic({.name = kTopic}).ok());
-  EXPECT_TRUE(transport->admin()
-                  .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = true})
-                  .ok());
+  emulator_host = emulator;
+  if (emulator.empty()) {
+    EXPECT_TRUE(server.Start().ok());
+    emulator_host = server.address();
+  } else {
+    project = database.name();
+    std::replace(project.begin(), project.end(), '_', '-');
+    topic = fmt::format("projects/{}/topics/items", project);
+    subscription = fmt::format("projects/{}/subscriptions/items.feed", project);
+  }
+  transport = *pubsub::MakeTransport({.emulator_host = emulator_host});
+  EXPECT_TRUE(transport->admin().CreateTopic({.name = topic}).ok());
+  const auto made = transport->admin().CreateSubscription(
+      {.name = subscription, .topic = topic, .ordering = true, .retain_acked = true});
+  EXPECT_TRUE(made.ok()) << made.status();
   publisher_ = transport->NewPublisher({});
   database_url = database.url();
-  emulator_host = server.address();
 }
 
 BinaryWorld::~BinaryWorld() { std::filesystem::remove_all(folder); }
 
 void BinaryWorld::WriteFiles() const {
-  std::ofstream(folder + "/feed.yaml") << kProjection;
+  std::ofstream(folder + "/feed.yaml") << projection;
   std::ofstream(folder + "/runner.yaml") << fmt::format(
-      "database: {}\nstate_schema: feed_state\npubsub: {{project: p, emulator_host: '{}'}}\n"
+      "database: {}\nstate_schema: feed_state\npubsub: {{project: {}, emulator_host: '{}'}}\n"
       "http: {{enabled: false}}\n{}groups:\n  - file: feed.yaml\n{}",
-      database_url, emulator_host, settings, group_settings);
+      database_url, project, emulator_host, settings, group_settings);
 }
 
 std::unique_ptr<testing::Process> BinaryWorld::Runner(const std::vector<std::string>& more) {
@@ -98,7 +107,7 @@ void BinaryWorld::Publish(const std::string& id, int64_t version, const std::str
   std::mutex mu;
   std::condition_variable changed;
   bool done = false;
-  publisher_->Publish(kTopic, {std::move(message)}, [&](const auto& results) {
+  publisher_->Publish(topic, {std::move(message)}, [&](const auto& results) {
     EXPECT_TRUE(results.front().ok()) << results.front().status();
     std::lock_guard lock(mu);
     done = true;
@@ -141,7 +150,7 @@ bool BinaryWorld::AwaitBlocked() {
 
 std::vector<std::string> BinaryWorld::LeftOver() {
   testing::CollectingSink sink;
-  const auto receiver = transport->NewReceiver({.subscription = kSubscription}, sink);
+  const auto receiver = transport->NewReceiver({.subscription = subscription}, sink);
   EXPECT_TRUE(receiver->Start().ok());
   // What was there before it comes before it, or with it.
   Publish("(marker)", 1);

@@ -18,11 +18,13 @@ namespace lockstep::runner {
 // emulator and a read model rm.items(id, version, a).
 class BinaryWorld {
  public:
-  BinaryWorld();
+  // With another emulator than ours (host:port), in a project of this world's own.
+  explicit BinaryWorld(const std::string& emulator = "");
   ~BinaryWorld();
 
   // Settings of the group, as lines of YAML, for runners started afterwards; and of the runner.
   std::string group_settings, settings;
+  std::string projection;  // the group's file
   std::string database_url, emulator_host;
 
   std::unique_ptr<testing::Process> Runner(const std::vector<std::string>& more = {});
@@ -49,6 +51,7 @@ class BinaryWorld {
   std::vector<std::string> LeftOver();
 
   testing::TestDatabase database;
+  std::string project = "p", topic = kTopic, subscription = kSubscription;
   emulator::Server server;
   std::unique_ptr<pubsub::Transport> transport;
   std::string folder;
