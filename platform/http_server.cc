@@ -34,8 +34,9 @@ void Write(mg_connection* connection, const HttpResponse& response, bool with_bo
   const std::string head = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
       "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
-      "Content-Security-Policy: default-src 'self'; style-src 'self' 'unsafe-inline'; "
-      "script-src 'self' 'unsafe-inline'; img-src 'self' data:\r\nConnection: close\r\n\r\n",
+      "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
+      "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+      "frame-ancestors 'none'\r\nConnection: close\r\n\r\n",
       response.status, mg_get_response_code_text(connection, response.status),
       response.content_type, response.body.size());
   mg_write(connection, head.data(), head.size());

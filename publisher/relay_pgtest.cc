@@ -116,6 +116,36 @@ TEST_F(RelayTest, RetriesFollowTheCurveAndEndInDeath) {
   EXPECT_EQ(Count("attempts = 25 AND dead_at IS NOT NULL AND error_code = 'UNKNOWN.INTERNAL'"), 1);
 }
 
+TEST_F(RelayTest, NewSettingsAreFollowedFromTheNextRoundOn) {
+  bus_.OnPublish([](const std::string&, const pubsub::Message& message) {
+    return message.ordering_key.starts_with("bad") ? absl::InternalError("no") : absl::OkStatus();
+  });
+  RelayOptions options = Options();
+  options.retry.base = options.retry.cap = Millis(60'000);
+  Enqueue("bad", 1);
+  const auto owner = StartOwner(options);
+  Recorder& events = owner->events;
+  ASSERT_TRUE(events.Await([&] { return events.retries.size() == 1; }));
+  EXPECT_EQ(events.retries[0].delay, Millis(60'000));
+
+  options.batch_size = 2;
+  options.retry.base = options.retry.cap = Millis(50'000);
+  owner->relay->Reconfigure(options);
+  Enqueue("last of the old round", 1);
+  ASSERT_TRUE(AwaitPublished(1));
+  ASSERT_TRUE(events.Await([&] {
+    events.largest_claim = 0;
+    return true;
+  }));
+  Enqueue("bad too", 1);
+  ASSERT_TRUE(events.Await([&] { return events.retries.size() == 2; }));
+  EXPECT_EQ(events.retries[1].delay, Millis(50'000));
+  EnqueueMany("good", 7);
+  ASSERT_TRUE(AwaitPublished(8));
+  owner->relay->Stop();
+  EXPECT_EQ(events.largest_claim, 2);
+}
+
 TEST_F(RelayTest, ADeadRowHoldsItsAggregateUntilItIsReplayed) {
   std::atomic<bool> mended = false;
   bus_.OnPublish([&](const std::string&, const pubsub::Message& message) {

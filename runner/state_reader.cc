@@ -98,8 +98,8 @@ json Time(const Result& rows, int row, int column) {
 
 std::string Why(const Result& rows, int i) {
   if (!rows.IsNull(i, 5)) {
-    return fmt::format("Version {} is a dead letter: {} {}", rows.Int(i, 2), rows.Text(i, 6),
-                       rows.Text(i, 7));
+    return fmt::format("Version {} could not be applied (dead letter {}): {} {}", rows.Int(i, 2),
+                       rows.Int(i, 5), rows.Text(i, 6), rows.Text(i, 7));
   }
   if (rows.IsNull(i, 2)) return "It waits for an earlier version";
   if (rows.IsNull(i, 3)) return fmt::format("It waits for version {}", rows.Int(i, 2));

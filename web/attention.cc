@@ -14,8 +14,22 @@ using nlohmann::json;
 
 constexpr int kMostKeys = 5;  // parked keys and dead rows that get a note of their own
 
+constexpr char kWhereVersionsAre[] =
+    " They follow by themselves when it arrives. Where is it? Ask the source's database: "
+    "lockstepctl "
+    "outbox pending, and outbox dead, with --key.";
+
+// A command, and what somebody would type it for.
+struct Step {
+  std::string what;
+  std::string command;
+};
+
 json Note(const char* severity, std::string title, std::string detail,
-          std::vector<std::string> commands = {}) {
+          const std::vector<Step>& steps) {
+  json commands = json::array();
+  for (const Step& step : steps)
+    commands.push_back({{"what", step.what}, {"command", step.command}});
   return {{"severity", severity},
           {"title", std::move(title)},
           {"detail", std::move(detail)},
@@ -105,7 +119,8 @@ class Notes {
                              "lost; it goes on by itself when the database is back."
                            : "Nothing is claimed meanwhile; rows wait in their outbox and "
                              "leave by themselves when the database is back."),
-        {fmt::format("psql {} -c 'SELECT 1'", Quoted(TextOf(database, "address")))}));
+        {{"See whether it is back",
+          fmt::format("psql {} -c 'SELECT 1'", Quoted(TextOf(database, "address")))}}));
   }
 
   void Group(const json& group) {
@@ -115,7 +130,8 @@ class Notes {
       Add(Note("bad", fmt::format("Group {} has halted", name),
                fmt::format("{} Nothing is lost: what has not been applied comes again.",
                            Sentence(TextOf(group, "detail"))),
-               {ProjectionCheck(group), fmt::format("{} dead-letters list{}", ctl_, Of(name))}));
+               {{"Compare what the projection wants with the tables", ProjectionCheck(group)},
+                ListLetters(name, "See what could not be applied")}));
     }
     Lanes(group, name);
     ParkedKeys(group, name);
@@ -132,14 +148,18 @@ class Notes {
                       "at the publisher's own page, or at what waits in its outbox: "
                       "lockstepctl outbox pending, with the source's database and table.",
                       Age(silence)),
-          {Lag()}));
+          {{"See this group as its database knows it", Lag()}}));
     } else if (lag > alert) {
       Add(Note(
           "warning", fmt::format("Group {} is {} behind", name, Age(lag)),
           fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
                       Age(alert)),
-          {Lag()}));
+          {{"See this group as its database knows it", Lag()}}));
     }
+  }
+
+  Step ListLetters(const std::string& group, std::string what) const {
+    return {std::move(what), fmt::format("{} dead-letters list{}", ctl_, Of(group))};
   }
 
   std::string Lag() const {
@@ -177,10 +197,11 @@ class Notes {
                       "other lanes go on.",
                       IntOf(lane, "queued"), Age(IntOf(lane, "oldest_ms")),
                       error.empty() ? "" : fmt::format(" Last error: {}", Sentence(error))),
-          {fmt::format("psql {} -c \"SELECT pid, wait_event_type, wait_event, "
-                       "pg_blocking_pids(pid) AS waits_for, left(query, 60) AS query FROM "
-                       "pg_stat_activity WHERE application_name LIKE 'lockstep%'\"",
-                       Quoted(TextOf(PartOf(document_, "database"), "address")))}));
+          {{"See whom it waits for; pg_terminate_backend(pid) ends the one in the way",
+            fmt::format("psql {} -c \"SELECT pid, wait_event_type, wait_event, "
+                        "pg_blocking_pids(pid) AS waits_for, left(query, 60) AS query FROM "
+                        "pg_stat_activity WHERE application_name LIKE 'lockstep%'\"",
+                        Quoted(TextOf(database, "address")))}}));
     }
   }
 
@@ -189,27 +210,35 @@ class Notes {
     for (const json& key : PartOf(group, "parked_keys")) {
       if (++told > kMostKeys) break;
       const int64_t letter = IntOf(key, "dead_letter", -1);
-      std::vector<std::string> commands;
-      if (letter >= 0) {
-        commands = {fmt::format("{} dead-letters show {}{}", ctl_, letter, Of(name)),
-                    fmt::format("{} dead-letters replay --id {}{} --reason 'why it works now'",
-                                ctl_, letter, Of(name))};
-      } else {
-        commands = {WaitingVersions(TextOf(key, "key"))};
-      }
-      Add(Note(
-          "warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
-          fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.",
-                      Sentence(TextOf(key, "why")), IntOf(key, "events"),
-                      IntOf(key, "events") == 1 ? "" : "s", IntOf(key, "events") == 1 ? "s" : ""),
-          std::move(commands)));
+      const int64_t events = IntOf(key, "events");
+      Add(Note("warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
+               fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
+                           Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
+                           events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
+               letter >= 0 ? AboutLetter(letter, name)
+                           : std::vector<Step>{{"See which versions wait",
+                                                WaitingVersions(TextOf(key, "key"))}}));
     }
     const int64_t more = IntOf(group, "parked_keys_total") - std::min(told, kMostKeys);
     if (more > 0) {
       Add(Note("warning", fmt::format("{} more keys of group {} are parked", more, name),
-               "The table below and the command list them.",
-               {fmt::format("{} dead-letters list{}", ctl_, Of(name))}));
+               "The table below lists the first.",
+               {ListLetters(name, "See what could not be applied")}));
     }
+  }
+
+  // Whoever looks at it decides: it comes in after all, or is given up.
+  std::vector<Step> AboutLetter(int64_t letter, const std::string& group) const {
+    const auto command = [&](const char* verb, const char* reason) {
+      return fmt::format("{} dead-letters {} --id {}{} --reason '{}'", ctl_, verb, letter,
+                         Of(group), reason);
+    };
+    return {{"See the event and why it failed",
+             fmt::format("{} dead-letters show {}{}", ctl_, letter, Of(group))},
+            {"Once the cause is mended: apply it, and then what waits behind it",
+             command("replay", "why it works now")},
+            {"Or give it up: what waits behind it is applied without it",
+             command("discard", "why it is not needed")}};
   }
 
   void OtherDeadLetters(const json& group, const std::string& name) {
@@ -222,7 +251,7 @@ class Notes {
     Add(Note("warning",
              fmt::format("{} dead letter{} in group {}", others, others == 1 ? "" : "s", name),
              "Messages that could not be applied are kept whole until you decide.",
-             {fmt::format("{} dead-letters list{}", ctl_, Of(name))}));
+             {ListLetters(name, "See which, and why")}));
   }
 
   void Outbox(const json& outbox) {
@@ -252,8 +281,8 @@ class Notes {
     DeadRows(outbox, table);
   }
 
-  std::string Pending(const std::string& table) const {
-    return fmt::format("{} outbox pending {}", ctl_, Quoted(table));
+  Step Pending(const std::string& table) const {
+    return {"See which rows wait", fmt::format("{} outbox pending {}", ctl_, Quoted(table))};
   }
 
   void DeadRows(const json& outbox, const std::string& table) {
@@ -269,14 +298,17 @@ class Notes {
                                ? fmt::format(" {} later rows of its key wait behind it.",
                                              IntOf(row, "held"))
                                : ""),
-               {fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event),
-                fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}));
+               {{"See the row and why it was refused",
+                 fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event)},
+                {"Once the cause is mended: send it again, and then what waits behind it",
+                 fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}}));
     }
     const int64_t more = IntOf(outbox, "dead") - std::min(told, kMostKeys);
     if (more > 0) {
       Add(Note("warning",
                fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
-               "The command lists them.", {fmt::format("{} outbox dead {}", ctl_, Quoted(table))}));
+               "Rows that Pub/Sub has refused for good are kept until you decide.",
+               {{"See which, and why", fmt::format("{} outbox dead {}", ctl_, Quoted(table))}}));
     }
   }
 

@@ -54,7 +54,7 @@ TEST(Attention, NamesTheLaneThatIsStuck) {
   EXPECT_EQ(notes[0]["title"], "Lane 2 of group feed is stuck");
   EXPECT_THAT(notes[0]["detail"].get<std::string>(),
               HasSubstr("7 events in hand, the oldest for 1 min 5 s"));
-  EXPECT_THAT(notes[0]["commands"][0].get<std::string>(), HasSubstr("pg_blocking_pids"));
+  EXPECT_THAT(notes[0]["commands"][0]["command"].get<std::string>(), HasSubstr("pg_blocking_pids"));
 }
 
 TEST(Attention, NamesTheParkedKeyItsReasonAndWhatToType) {
@@ -63,17 +63,45 @@ TEST(Attention, NamesTheParkedKeyItsReasonAndWhatToType) {
   document["groups"][0]["parked_keys_total"] = 1;
   document["groups"][0]["parked_keys"] = {{{"key", "video/it's"},
                                            {"events", 3},
-                                           {"why", "Version 2 is a dead letter: bad title."},
+                                           {"why", "Version 2 could not be applied: bad title."},
                                            {"dead_letter", 41}}};
   const json notes = Attention(document);
   ASSERT_EQ(notes.size(), 1U) << "its dead letter is not told twice";
   EXPECT_EQ(notes[0]["title"], "Key video/it's of group feed is parked");
   EXPECT_THAT(notes[0]["detail"].get<std::string>(), HasSubstr("bad title. 3 events wait"));
-  EXPECT_EQ(notes[0]["commands"][0],
+  EXPECT_EQ(notes[0]["commands"][0]["command"],
             "lockstepctl --config r.yaml dead-letters show 41 --group 'feed'");
-  EXPECT_EQ(notes[0]["commands"][1],
+  EXPECT_EQ(notes[0]["commands"][1]["command"],
             "lockstepctl --config r.yaml dead-letters replay --id 41 --group 'feed' --reason 'why "
             "it works now'");
+  EXPECT_EQ(notes[0]["commands"][2]["command"],
+            "lockstepctl --config r.yaml dead-letters discard --id 41 --group 'feed' --reason 'why "
+            "it is not needed'");
+}
+
+TEST(Attention, EveryCommandSaysWhatItIsFor) {
+  json document = Runner();
+  json& group = document["groups"][0];
+  group["state"] = "halted";
+  group["lanes"] = {{{"lane", 2}, {"state", "stuck"}}};
+  group["lag_ms"] = 400'000;
+  group["dead_letters_open"] = 3;
+  group["parked_keys_total"] = 9;
+  group["parked_keys"] = {{{"key", "a"}, {"why", "Gap."}}, {{"key", "b"}, {"dead_letter", 1}}};
+  document["outboxes"] = {{{"table", "a.o"},
+                           {"state", "stuck"},
+                           {"topics", {{{"topic", "t"}, {"outage", "gone"}}}},
+                           {"dead", 2},
+                           {"dead_rows", {{{"sequence", 1}, {"event_id", "e"}}}}}};
+  const json notes = Attention(document);
+  EXPECT_EQ(notes.size(), 11U) << notes.dump(1);
+  for (const json& note : notes) {
+    EXPECT_FALSE(note["commands"].empty()) << note;
+    for (const json& step : note["commands"]) {
+      EXPECT_NE(step["what"], "") << note;
+      EXPECT_NE(step["command"], "") << note;
+    }
+  }
 }
 
 TEST(Attention, CommandsAreComplete) {
@@ -86,11 +114,11 @@ TEST(Attention, CommandsAreComplete) {
   group["parked_keys"] = {{{"key", "video/it's"}, {"events", 3}, {"why", "Version 2 is missing."}}};
   const json notes = Attention(document);
   ASSERT_EQ(notes.size(), 2U);
-  EXPECT_EQ(notes[0]["commands"][0],
+  EXPECT_EQ(notes[0]["commands"][0]["command"],
             "lockstepctl --database 'postgresql://u@h/d' projection check "
             "'/etc/lockstep/feed.yaml' --state-schema 'feed\"s'");
   // A value in SQL's quotes, the SQL in the shell's.
-  EXPECT_EQ(notes[1]["commands"][0],
+  EXPECT_EQ(notes[1]["commands"][0]["command"],
             "psql 'postgresql://u@h/d' -c 'SELECT version, event_type, event_id, parked_at FROM "
             "\"feed\"\"s\".parked WHERE aggregate_key = '\\''video/it'\\'''\\''s'\\'' ORDER BY "
             "version'");
@@ -119,7 +147,8 @@ TEST(Attention, QuotesForTheShell) {
   const json document = {
       {"role", "publisher"},
       {"outboxes", {{{"table", "a.b'; rm"}, {"state", "stuck"}, {"detail", "x"}}}}};
-  EXPECT_EQ(Attention(document)[0]["commands"][0], "lockstepctl outbox pending 'a.b'\\''; rm'");
+  EXPECT_EQ(Attention(document)[0]["commands"][0]["command"],
+            "lockstepctl outbox pending 'a.b'\\''; rm'");
 }
 
 TEST(Attention, CountsTheDeadRowsThatGetNoNoteOfTheirOwn) {

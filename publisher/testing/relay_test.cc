@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "publisher/pubsub_dispatcher.h"
 
 namespace lockstep::publisher {
@@ -15,7 +17,10 @@ void Recorder::Note(const std::function<void()>& change) {
 }
 
 void Recorder::OnClaimed(const std::vector<OutboxRow>& rows) {
-  Note([&] { claimed += static_cast<int>(rows.size()); });
+  Note([&] {
+    claimed += static_cast<int>(rows.size());
+    largest_claim = std::max(largest_claim, static_cast<int>(rows.size()));
+  });
 }
 void Recorder::OnPublished(const OutboxRow&, Millis) {
   Note([&] { ++published; });

@@ -43,6 +43,7 @@ class Recorder : public RelayEvents {
   // What follows is guarded by `mu`; Await's condition runs under it.
   std::mutex mu;
   int claimed = 0;
+  int largest_claim = 0;
   int published = 0;
   std::vector<Retry> retries;
   std::vector<std::string> dead;     // "key:version code"

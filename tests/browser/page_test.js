@@ -69,7 +69,13 @@ const cases = {
     const note = page.getByRole('article').filter({ hasText: 'is parked' }).first();
     await note.getByText('Video/0b2f6a1e-8a44-4d0e-9f0a-2f7f4c1d9a10').waitFor();
     await note.getByText('field title: not valid UTF-8').waitFor();
-    await note.getByText('dead-letters show 41').waitFor();
+    const steps = note.getByRole('listitem');
+    assert.deepEqual(await steps.evaluateAll((all) => all.map((step) => step.querySelector('p').textContent)), [
+      'See the event and why it failed', 'Once the cause is mended: apply it, and then what waits behind it',
+      'Or give it up: what waits behind it is applied without it']);
+    assert.deepEqual(await steps.locator('code').allTextContents(), ['show 41 --group \'video-feed\'',
+      'replay --id 41 --group \'video-feed\' --reason \'why it works now\'', 'discard --id 41 --group \'video-feed\' --reason \'why it is not needed\'']
+      .map((rest) => `lockstepctl --config /etc/lockstep/runner.yaml dead-letters ${rest}`));
     assert.equal(await page.title(), `(${await page.getByRole('article').count()}) Lockstep runner`);
     await shoot(page, 'runner-light');
   },
@@ -100,6 +106,25 @@ const cases = {
       }
     }
   },
+  async 'a command is copied by the keyboard, whole, and that is said'(context, url) {
+    const page = await open(context, url);
+    const button = page.getByRole('button', { name: /^Copy: .* dead-letters show 41/ });
+    const command = (await button.getAttribute('aria-label')).replace('Copy: ', '');
+    await button.focus();
+    await page.keyboard.press('Enter');
+    await page.locator('#announcer', { hasText: /^(Copied|Selected): lockstepctl/ }).waitFor({ state: 'attached' });
+    // A browser without a clipboard selects it.
+    const selected = await page.evaluate(() => String(getSelection()));
+    if (selected) assert.equal(selected, command);
+  },
+  async 'each group is in the overview, in a word, with the way to it'(context, url) {
+    const page = await open(context, url);
+    const overview = page.getByRole('navigation', { name: 'Groups and outboxes' });
+    assert.deepEqual(await overview.getByRole('listitem').allTextContents(), ['video-feed stuck 2 min 11 s behind', 'search-index quiet ']);
+    await overview.getByRole('link', { name: 'search-index' }).click();
+    assert.match(page.url(), /#group-search-index$/);
+    await page.getByRole('region', { name: 'Group search-index' }).waitFor();
+  },
   async 'the keyboard reaches everything and a chart can be read with arrows'(context, url) {
     const page = await open(context, url);
     await page.keyboard.press('Tab');
@@ -113,7 +138,7 @@ const cases = {
     for (const [role, name] of [['region', 'What needs attention'], ['region', 'Group video-feed'], ['table', 'Lanes'], ['navigation', /Other views/]]) {
       assert.ok(await page.getByRole(role, { name }).first().count() > 0, `no ${role} ${name}`);
     }
-    assert.match(await page.locator('#announcer').textContent(), /need attention/);
+    assert.match(await page.locator('#announcer').textContent(), /^\d+ things need attention: /);
   },
 };
 

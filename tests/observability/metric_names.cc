@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -10,21 +11,41 @@
 namespace lockstep::observability {
 namespace {
 
-// The samples that the documented metrics have: a histogram has three.
-const std::set<std::string>& KnownSamples() {
-  static const std::set<std::string> samples = [] {
-    std::set<std::string> names;
+using Names = std::set<std::string>;
+
+Names WordsOf(const std::string& text) {
+  const std::regex word("[a-zA-Z_:][a-zA-Z0-9_:]*");
+  Names words;
+  for (std::sregex_iterator i(text.begin(), text.end(), word), end; i != end; ++i)
+    words.insert(i->str());
+  return words;
+}
+
+// The samples that the documented metrics have, with their labels. A histogram has three samples;
+// a section may name a label that all of its metrics have.
+const std::map<std::string, Names>& KnownSamples() {
+  static const std::map<std::string, Names> samples = [] {
+    std::map<std::string, Names> known;
     const std::string text = ReadFile(LOCKSTEP_SOURCE "/docs/metrics.md");
-    const std::regex row(R"(\n\| `([a-z_]+)[^|]*\| (\w+) \|)");
+    const std::regex row(
+        R"(\n## [^\n]*by [^\n`]*`(\w+)`|\n\| `([a-z_]+)(\{[^}]*\})?` \| (\w+) \|)");
+    Names common = {"instance", "job"};
     for (std::sregex_iterator i(text.begin(), text.end(), row), end; i != end; ++i) {
-      const std::string name = (*i)[1];
-      if ((*i)[2] != "histogram") {
-        names.insert(name);
+      if ((*i)[1].matched) {
+        common = {"instance", "job", (*i)[1]};
         continue;
       }
-      for (const char* suffix : {"_bucket", "_sum", "_count"}) names.insert(name + suffix);
+      Names labels = WordsOf((*i)[3]);
+      labels.insert(common.begin(), common.end());
+      if ((*i)[4] != "histogram") {
+        known[(*i)[2]] = labels;
+        continue;
+      }
+      for (const char* suffix : {"_sum", "_count"}) known[(*i)[2].str() + suffix] = labels;
+      labels.insert("le");
+      known[(*i)[2].str() + "_bucket"] = labels;
     }
-    return names;
+    return known;
   }();
   return samples;
 }
@@ -33,10 +54,29 @@ const std::set<std::string>& KnownSamples() {
 
 std::set<std::string> DocumentedMetrics() {
   std::set<std::string> names;
-  for (const std::string& sample : KnownSamples()) {
+  for (const auto& [sample, labels] : KnownSamples()) {
     names.insert(std::regex_replace(sample, std::regex("_(bucket|sum|count)$"), ""));
   }
   return names;
+}
+
+std::vector<std::string> UnknownLabels(const std::string& expression) {
+  Names known;
+  for (const std::string& word : WordsOf(expression)) {
+    if (const auto found = KnownSamples().find(word); found != KnownSamples().end())
+      known.insert(found->second.begin(), found->second.end());
+  }
+  // Matchers, groupings, and the label of label_values.
+  const std::string bare = std::regex_replace(expression, std::regex(R"("[^"]*")"), " ");
+  const std::regex place(R"(\{([^}]*)\}|\b(?:by|without|on)\s*\(([^)]*)\)|,\s*(\w+)\)$)");
+  std::vector<std::string> unknown;
+  for (std::sregex_iterator i(bare.begin(), bare.end(), place), end; i != end; ++i) {
+    for (const std::string& label :
+         WordsOf((*i)[1].str() + " " + (*i)[2].str() + " " + (*i)[3].str())) {
+      if (!known.contains(label)) unknown.push_back(label);
+    }
+  }
+  return unknown;
 }
 
 std::vector<std::string> UnknownMetrics(const std::string& expression) {
@@ -51,9 +91,7 @@ std::vector<std::string> UnknownMetrics(const std::string& expression) {
     text = std::regex_replace(text, std::regex(other), " ");
   }
   std::vector<std::string> unknown;
-  const std::regex word("[a-zA-Z_:][a-zA-Z0-9_:]*");
-  for (std::sregex_iterator i(text.begin(), text.end(), word), end; i != end; ++i) {
-    const std::string name = i->str();
+  for (const std::string& name : WordsOf(text)) {
     if (!kWords.contains(name) && !KnownSamples().contains(name)) unknown.push_back(name);
   }
   return unknown;

@@ -12,6 +12,9 @@ std::set<std::string> DocumentedMetrics();
 // Metrics in a PromQL expression that are not in the list.
 std::vector<std::string> UnknownMetrics(const std::string& expression);
 
+// Labels in it that none of its metrics has.
+std::vector<std::string> UnknownLabels(const std::string& expression);
+
 // Every expression of deploy/grafana/lockstep.json, those of its variables included.
 std::vector<std::string> DashboardQueries();
 

@@ -250,7 +250,8 @@ Ran Pair::Type(const std::string& command) const {
   std::map<std::string, std::string> environment = environment_;
   environment["PATH"] = std::string(LOCKSTEP_BIN) + ":" + std::getenv("PATH");
   environment["PGCONNECT_TIMEOUT"] = "10";
-  const bool changes = command.find(" replay ") != std::string::npos;
+  const bool changes = command.find(" replay ") != std::string::npos ||
+                       command.find(" dead-letters discard ") != std::string::npos;
   return RunProgram({"/bin/sh", "-c", command + (changes ? " --yes" : "")},
                     directory + "/typed.log", environment);
 }

@@ -79,5 +79,34 @@ TEST(ReloadTest, FollowsWhatItCanNamesTheRestAndGoesOn) {
   EXPECT_TRUE(pair.Await([&] { return pair.Version(1) == 43; }, "going on"));
 }
 
+// What shows in what they do, not in their words alone.
+TEST(ReloadTest, RetentionAndTheLogLevelAreFollowed) {
+  Pair pair;
+  pair.StartPublisher();
+  pair.StartRunner();
+  pair.Enqueue(1, 1);
+  ASSERT_TRUE(pair.Await([&] { return pair.Version(1) == 1; }, "the first event"));
+  for (Process* process : {pair.publisher.get(), pair.runner.get()})
+    EXPECT_EQ(process->output().find("level=debug"), std::string::npos);
+
+  Change(pair.directory + "/publisher.yaml",
+         "pubsub:", "log: {level: debug}\ncleaner: {interval: 100ms, retention: 1ms}\npubsub:");
+  pair.publisher->Signal(SIGHUP);
+  EXPECT_TRUE(pair.Await(
+      [&] { return pair.source.QueryInt("SELECT count(*) FROM catalog.video_outbox") == 0; },
+      "what was published is cleaned away"));
+
+  Change(pair.directory + "/runner.yaml", "pubsub:", "log: {level: debug}\npubsub:");
+  pair.runner->Signal(SIGHUP);
+  ASSERT_TRUE(pair.Await(
+      [&] { return pair.runner->output().find("key=log.level value=debug") != std::string::npos; },
+      "the runner's answer"));
+  pair.Enqueue(1, 2);
+  ASSERT_TRUE(pair.Await([&] { return pair.Version(1) == 2; }, "another event"));
+  for (Process* process : {pair.publisher.get(), pair.runner.get()})
+    EXPECT_TRUE(pair.Await(
+        [&] { return process->output().find("level=debug") != std::string::npos; }, "debug lines"));
+}
+
 }  // namespace
 }  // namespace lockstep::observability

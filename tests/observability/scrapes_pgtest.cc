@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/observability/pair.h"
+#include "tests/observability/road.h"
 
 namespace lockstep::observability {
 namespace {
@@ -16,46 +17,57 @@ namespace {
 class ScrapesTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    Change(pair_.directory + "/publisher.yaml", pair_.source.UrlAs(kPublisherRole), source_.url());
+    Change(pair_.directory + "/runner.yaml", pair_.feed.UrlAs(kRunnerRole), feed_.url());
     pair_.StartPublisher();
     pair_.StartRunner();
   }
   bool Await(const std::function<bool()>& condition, const char* what) {
     return pair_.Await(condition, what);
   }
+  int64_t Queries() const { return source_.queries() + feed_.queries(); }
+  int64_t Sessions() const { return source_.sessions() + feed_.sessions(); }
 
   Pair pair_;
+  Road source_{pair_.source.UrlAs(kPublisherRole)};
+  Road feed_{pair_.feed.UrlAs(kRunnerRole)};
 };
 
-TEST_F(ScrapesTest, AScrapeAsksNoDatabase) {
+// Counted on the way: the server's own count of transactions has in it what the NOTIFYs of other
+// databases wake. While the road is held a session has one query on it at most, however long this
+// takes; a scrape that asked would add its own, or wait with it.
+TEST_F(ScrapesTest, AScrapeAsksNoDatabaseAndWaitsForNone) {
   pair_.Enqueue(1, 1);
   ASSERT_TRUE(Await([&] { return pair_.Version(1) == 1; }, "the first event"));
-  // Sessions report what they did a second late: the page's two readers have each been round again.
-  const auto read_again = [&] {
+  source_.Hold();
+  feed_.Hold();
+  const int64_t before = Queries();
+  for (int i = 0; i < 100; ++i) {
     for (const std::string& url : {pair_.runner_url, pair_.publisher_url}) {
-      for (int round = 0; round < 2; ++round) {
-        const auto before = pair_.Status(url)["database"]["as_of"];
-        Await([&] { return pair_.Status(url)["database"]["as_of"] != before; }, "a reading");
-      }
+      ASSERT_EQ(Get(url + "/metrics").status, 200);
     }
-  };
-  const auto transactions = [&] {
-    return pair_.source.QueryInt(fmt::format(
-        "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database WHERE datname IN "
-        "('{}', '{}')",
-        pair_.source.name(), pair_.feed.name()));
-  };
-  read_again();
-  const int64_t before = transactions();
-  constexpr int kScrapes = 1'000;
-  for (int i = 0; i < kScrapes; ++i) {
-    ASSERT_EQ(Get(pair_.runner_url + "/metrics").status, 200);
-    ASSERT_EQ(Get(pair_.publisher_url + "/metrics").status, 200);
   }
-  read_again();
-  EXPECT_LT(transactions() - before, kScrapes) << "two each would be more than twice that";
+  EXPECT_GT(Sessions(), 0);
+  EXPECT_LE(Queries() - before, Sessions());
 }
 
-// How long a scrape takes while the pair works: printed, for a machine's speed proves nothing.
+double TimeOf(const std::string& url, std::string* body = nullptr) {
+  const auto began = std::chrono::steady_clock::now();
+  const HttpAnswer answer = Get(url);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+  EXPECT_EQ(answer.status, 200) << url;
+  if (body != nullptr) *body = answer.body;
+  return took.count();
+}
+
+void Print(const char* what, std::vector<double> took) {
+  std::sort(took.begin(), took.end());
+  std::printf("[ SCRAPES ] %s, %zu times: p50 %.1f ms, p99 %.1f ms, longest %.1f ms\n", what,
+              took.size(), took[took.size() / 2], took[took.size() * 99 / 100], took.back());
+}
+
+// How long a scrape takes while the pair works as fast as it can: printed, for a machine's speed
+// proves nothing. /healthz, which does nothing, says how much of it is the machine.
 TEST_F(ScrapesTest, HowLongAScrapeTakesUnderLoad) {
   const char* wanted = std::getenv("LOCKSTEP_SCRAPE_EVENTS");
   const int events = wanted == nullptr ? 2'000 : std::atoi(wanted);
@@ -66,27 +78,26 @@ TEST_F(ScrapesTest, HowLongAScrapeTakesUnderLoad) {
       "'\",\"title\":\"a\"}}', 'UTF8'), content_type => 'application/json')) "
       "FROM generate_series(1, {}) i",
       events));
-  std::vector<double> took;
+  std::vector<double> scrapes, nothing;
   const std::string applied = R"(runner_events_total{group="feed",result="applied"})";
   double done = 0;
+  const auto began = std::chrono::steady_clock::now();
   EXPECT_TRUE(Await(
       [&] {
+        std::string body;
         for (const std::string& url : {pair_.publisher_url, pair_.runner_url}) {
-          const auto began = std::chrono::steady_clock::now();
-          const auto samples = ParseMetrics(Get(url + "/metrics").body);
-          took.push_back(
-              std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began)
-                  .count());
-          if (const auto found = samples.find(applied); found != samples.end())
-            done = found->second;
+          nothing.push_back(TimeOf(url + "/healthz"));
+          scrapes.push_back(TimeOf(url + "/metrics", &body));
         }
+        const auto samples = ParseMetrics(body);
+        if (const auto found = samples.find(applied); found != samples.end()) done = found->second;
         return done >= events;
       },
       "all of them"));
-  std::sort(took.begin(), took.end());
-  std::printf("[ SCRAPES ] %zu while %d events passed: p50 %.1f ms, p99 %.1f ms, longest %.1f ms\n",
-              took.size(), events, took[took.size() / 2], took[took.size() * 99 / 100],
-              took.back());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::printf("[ SCRAPES ] while %d events passed in %.1f s\n", events, took.count());
+  Print("/metrics", scrapes);
+  Print("/healthz", nothing);
 }
 
 }  // namespace

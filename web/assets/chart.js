@@ -1,7 +1,7 @@
 // A line over the last minutes. It can be read by pointer, by arrow keys, and by its label.
 
-import { h } from './dom.js';
-import { duration, none } from './format.js';
+import { h, none } from './dom.js';
+import { duration } from './format.js';
 
 const kHeight = 144;
 const kLeft = 52, kRight = 6, kTop = 8, kBottom = 20;

@@ -1,6 +1,8 @@
 // Making and patching elements. Text always goes in as text, never as HTML: a key or an error
 // message may hold anything.
 
+export const none = '–';  // what is not known, or not there
+
 const kSvg = 'http://www.w3.org/2000/svg';
 const kSvgTags = new Set(['svg', 'g', 'path', 'line', 'circle', 'text', 'rect']);
 
@@ -70,27 +72,38 @@ export function tile(label, value, detail = '', mood = '') {
 
 // columns: {label, cell(row), number: to the right, whole: never broken}. The roles stay true when CSS turns rows into blocks.
 export function table(caption, columns, rows, keyOf) {
+  const kind = (c) => (c.number ? 'number' : c.whole ? 'whole' : '');
   return h('table', { role: 'table' },
     h('caption', { class: 'unseen' }, caption),
     h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, columns.map((c) =>
-      h('th', { scope: 'col', role: 'columnheader', class: c.number ? 'number' : null }, c.label)))),
+      h('th', { scope: 'col', role: 'columnheader', class: kind(c) || null }, c.label)))),
     h('tbody', { role: 'rowgroup' }, rows.map((row, i) =>
-      h('tr', { role: 'row', 'data-key': keyOf ? keyOf(row) : `row-${i}` }, columns.map((c) =>
-        h('td', { role: 'cell', 'data-label': c.label, class: c.number ? 'number' : c.whole ? 'whole' : null }, h('span', {}, c.cell(row))))))));
+      h('tr', { role: 'row', 'data-key': keyOf ? keyOf(row) : `row-${i}` }, columns.map((c) => {
+        const content = c.cell(row);
+        return h('td', { role: 'cell', 'data-label': c.label, class: `${kind(c)}${content === none ? ' empty' : ''}`.trim() || null },
+          h('span', {}, content));
+      })))));
 }
 
+// What somebody may type, and a button that copies it. Words are kept whole where the line allows.
 export function command(text) {
   const copy = async (event) => {
     const button = event.currentTarget;
     const code = button.parentElement.querySelector('code');
+    let done = 'Copied';
     try {
-      await navigator.clipboard.writeText(code.textContent);
-      button.textContent = 'Copied';
+      await navigator.clipboard.writeText(text);
     } catch {  // no clipboard without https: select it for Ctrl-C
       getSelection().selectAllChildren(code);
-      button.textContent = 'Selected';
+      done = 'Selected';
     }
+    button.textContent = done;
+    say(`${done}: ${text}`);
   };
-  return h('div', { class: 'command', 'data-key': text }, h('code', {}, text),
+  const words = text.split(' ').flatMap((word, i) => [i ? ' ' : null, h('span', {}, word)]);
+  return h('div', { class: 'command' }, h('code', {}, words),
     h('button', { type: 'button', 'aria-label': `Copy: ${text}`, onclick: copy }, 'Copy'));
 }
+
+// For a screen reader.
+export function say(text) { document.getElementById('announcer').textContent = text; }

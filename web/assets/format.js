@@ -1,8 +1,6 @@
 // Numbers and times as people read them. Ages count from the server's clock, not the browser's.
 
-import { h } from './dom.js';
-
-export const none = '–';
+import { h, none } from './dom.js';
 
 export function count(value) {
   if (value === null || value === undefined) return none;

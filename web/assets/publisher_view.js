@@ -1,10 +1,11 @@
 // An outbox table: its backlog and rate, shards, topics out of reach and dead rows.
 
 import { chart } from './chart.js';
-import { h, table, tile } from './dom.js';
-import { age, count, duration, none, rate } from './format.js';
+import { h, none, table, tile } from './dom.js';
+import { age, count, duration, rate } from './format.js';
 
 const kMood = { relaying: 'good', quiet: 'good', standby: '', starting: '', 'out of reach': 'warning', stuck: 'bad', off: 'warning' };
+export const outboxMood = (outbox) => kMood[outbox.state] ?? '';
 
 function drainedIn(outbox) {
   if (!outbox.pending) return ['empty', ''];
@@ -35,7 +36,7 @@ function topics(outbox, doc) {
   if (!outbox.topics?.length) return null;
   return h('div', {}, h('h3', {}, 'Topics'), table('Topics', [
     { label: 'Topic', cell: (t) => h('span', { class: 'mono' }, t.topic) },
-    { label: 'State', cell: (t) => h('span', { class: `pill ${t.outage ? 'bad' : 'good'}` }, t.outage ? 'out of reach' : 'reached') },
+    { label: 'State', whole: true, cell: (t) => h('span', { class: `pill ${t.outage ? 'bad' : 'good'}` }, t.outage ? 'out of reach' : 'reached') },
     { label: 'Published', number: true, cell: (t) => count(t.published) },
     { label: 'Last publish', number: true, cell: (t) => age(t.last_publish_at, doc.now) },
     { label: 'Why', cell: (t) => t.outage || none },
@@ -58,9 +59,9 @@ function deadRows(outbox, doc) {
 }
 
 export function outboxCard(outbox, doc, redraw) {
-  return h('section', { class: 'card', 'data-key': `outbox-${outbox.table}`, 'aria-label': `Outbox ${outbox.table}` },
-    h('div', { class: 'head' }, h('h2', {}, outbox.table),
-      h('span', { class: `pill ${kMood[outbox.state] ?? ''}` }, outbox.state),
+  return h('section', { class: 'card', id: `outbox-${outbox.table}`, 'data-key': `outbox-${outbox.table}`, 'aria-label': `Outbox ${outbox.table}` },
+    h('div', { class: 'head' }, h('h2', {}, h('span', { class: 'kind' }, 'Outbox '), outbox.table),
+      h('span', { class: `pill ${outboxMood(outbox)}` }, outbox.state),
       h('span', { class: 'quiet' }, outbox.last_publish_at ? ['last publish ', age(outbox.last_publish_at, doc.now)] : 'nothing published yet')),
     outbox.detail ? h('p', {}, outbox.detail) : null,
     tiles(outbox), charts(outbox, doc, redraw), topics(outbox, doc), deadRows(outbox, doc));

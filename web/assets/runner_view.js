@@ -1,10 +1,11 @@
 // A consumer group: its lag and rate, lanes, parked keys, dead letters and history.
 
 import { chart } from './chart.js';
-import { h, table, tile } from './dom.js';
-import { age, count, duration, none, rate } from './format.js';
+import { h, none, table, tile } from './dom.js';
+import { age, count, duration, rate } from './format.js';
 
 const kMood = { running: 'good', quiet: 'good', behind: 'warning', starting: '', seeking: 'warning', stopping: '', stuck: 'bad', halted: 'bad', retrying: 'warning', waiting: 'bad', 'no stream': 'bad', 'no heartbeat': 'warning' };
+export const groupMood = (group) => kMood[group.state] ?? '';
 const kLaneMood = { idle: '', working: 'good', retrying: 'warning', stuck: 'bad', halted: 'bad' };
 
 function catchUp(group) {
@@ -20,7 +21,7 @@ function tiles(group, doc) {
   return h('dl', { class: 'tiles' },
     tile('Lag', duration(group.lag_ms), group.lag_basis ?? '', late ? 'bad' : ''),
     tile('Rate', rate(group.rate), `${count(group.counters?.applied)} events applied`),
-    tile('Caught up in', eta, why),
+    tile('Catch-up', eta, why),
     tile('Last commit', age(group.last_commit_at, doc.now), group.heartbeat_age_ms != null ? `heartbeat ${duration(group.heartbeat_age_ms)} ago` : ''),
     tile('Parked keys', count(group.parked_keys_total), `${count(group.parked_events)} events wait`, group.parked_keys_total > 0 ? 'warning' : ''),
     tile('Dead letters', count(group.dead_letters_open), 'open', group.dead_letters_open > 0 ? 'warning' : ''));
@@ -46,7 +47,7 @@ function lanes(group, doc) {
   if (!group.lanes?.length) return null;
   return h('div', {}, h('h3', {}, 'Lanes'), table('Lanes', [
     { label: 'Lane', whole: true, cell: (l) => l.lane },
-    { label: 'State', cell: (l) => h('span', { class: `pill ${kLaneMood[l.state] ?? ''}` }, l.state) },
+    { label: 'State', whole: true, cell: (l) => h('span', { class: `pill ${kLaneMood[l.state] ?? ''}` }, l.state) },
     { label: 'Queued', number: true, cell: (l) => count(l.queued) },
     { label: 'Oldest waits', number: true, cell: (l) => (l.oldest_ms ? duration(l.oldest_ms) : none) },
     { label: 'Last commit', number: true, cell: (l) => age(l.last_commit_at, doc.now) },
@@ -110,9 +111,9 @@ function history(group, doc) {
 }
 
 export function groupCard(group, doc, redraw) {
-  return h('section', { class: 'card', 'data-key': `group-${group.name}`, 'aria-label': `Group ${group.name}` },
-    h('div', { class: 'head' }, h('h2', {}, group.name),
-      h('span', { class: `pill ${kMood[group.state] ?? ''}` }, group.state),
+  return h('section', { class: 'card', id: `group-${group.name}`, 'data-key': `group-${group.name}`, 'aria-label': `Group ${group.name}` },
+    h('div', { class: 'head' }, h('h2', {}, h('span', { class: 'kind' }, 'Group '), group.name),
+      h('span', { class: `pill ${groupMood(group)}` }, group.state),
       h('span', { class: 'quiet' }, group.subscription)),
     group.detail ? h('p', {}, group.detail) : null,
     tiles(group, doc), charts(group, doc, redraw), parked(group, doc), deadLetters(group, doc),

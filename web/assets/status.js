@@ -1,15 +1,22 @@
 // Polls api/status and draws it. Reads only; the server keeps the history, so a page that was just
 // opened shows the last minutes too.
 
-import { h, command, patchChildren, table } from './dom.js';
-import { age, duration } from './format.js';
-import { outboxCard } from './publisher_view.js';
-import { groupCard } from './runner_view.js';
+import { h, command, patchChildren, say, table } from './dom.js';
+import { age, count, duration } from './format.js';
+import { outboxCard, outboxMood } from './publisher_view.js';
+import { groupCard, groupMood } from './runner_view.js';
 
 const kPollMs = 2000;
 let doc = null, paused = false, lostSince = null, told = '', timer = 0;
 
 const kWords = { bad: 'Stopped', warning: 'Look at this', info: 'For your information' };
+
+function steps(commands) {
+  if (!commands?.length) return null;
+  return [h('p', { class: 'next' }, 'What to type next'),
+    h(commands.length > 1 ? 'ol' : 'ul', { class: 'steps' }, commands.map((step) =>
+      h('li', { 'data-key': step.command }, h('p', {}, step.what), command(step.command))))];
+}
 
 function attention() {
   const notes = doc.attention ?? [];
@@ -19,13 +26,23 @@ function attention() {
     notes.map((note) => h('article', { class: `note ${note.severity}`, 'data-key': note.title },
       h('h3', {}, h('span', { class: 'unseen' }, `${kWords[note.severity] ?? ''}: `), note.title),
       h('p', {}, note.detail),
-      note.commands?.length ? h('p', { class: 'next' }, 'What to type next') : null,
-      (note.commands ?? []).map(command))));
+      steps(note.commands))));
+}
+
+// Where there is more than one: each in a word, and the way to it.
+function overview() {
+  const parts = [
+    ...(doc.groups ?? []).map((g) => ({ id: `group-${g.name}`, name: g.name, state: g.state, mood: groupMood(g), more: g.lag_ms ? `${duration(g.lag_ms)} behind` : '' })),
+    ...(doc.outboxes ?? []).map((o) => ({ id: `outbox-${o.table}`, name: o.table, state: o.state, mood: outboxMood(o), more: `${count(o.pending)} pending` }))];
+  if (parts.length < 2) return null;
+  return h('nav', { class: 'overview', 'data-key': 'overview', 'aria-label': 'Groups and outboxes' }, h('ul', {}, parts.map((part) =>
+    h('li', { 'data-key': part.id }, h('a', { href: `#${part.id}` }, part.name), ' ',
+      h('span', { class: `pill ${part.mood}` }, part.state), ' ', h('span', { class: 'quiet' }, part.more)))));
 }
 
 function configuration() {
   return h('section', { class: 'card', 'data-key': 'configuration', 'aria-label': 'Configuration' },
-    h('details', { 'data-key': 'config', style: 'margin:0' }, h('summary', {}, 'Configuration'),
+    h('details', { 'data-key': 'config' }, h('summary', {}, 'Configuration'),
       h('p', { class: 'quiet' }, 'What this process runs with now; secrets are masked.'),
       table('Configuration', [
         { label: 'Key', cell: (c) => h('span', { class: 'mono' }, c.key) },
@@ -44,9 +61,9 @@ function header() {
   return [
     h('div', { class: 'grow', 'data-key': 'title' }, h('h1', {}, `Lockstep ${doc.role}`),
       h('p', { class: 'quiet' }, `${doc.instance} · version ${doc.version} · started `, age(doc.started_at, doc.now)),
-      ...(doc.reasons ?? []).map((reason) => h('p', { class: 'quiet' }, `Not ready: ${reason}`))),
+      ...(doc.reasons ?? []).map((reason) => h('p', { class: 'reason' }, `Not ready: ${reason}`))),
     ready, fresh,
-    h('button', { type: 'button', 'data-key': 'pause', 'aria-pressed': paused, onclick: togglePause }, paused ? 'Go on' : 'Pause'),
+    h('button', { type: 'button', 'data-key': 'pause', onclick: togglePause }, paused ? 'Go on' : 'Pause'),
   ].filter(Boolean);
 }
 
@@ -57,10 +74,11 @@ function draw() {
   patchChildren(document.getElementById('header'), header());
   patchChildren(document.getElementById('main'), [
     attention(),
+    overview(),
     ...(doc.groups ?? []).map((group) => groupCard(group, doc, draw)),
     ...(doc.outboxes ?? []).map((outbox) => outboxCard(outbox, doc, draw)),
     configuration(),
-  ]);
+  ].filter(Boolean));
   announce();
 }
 
@@ -68,10 +86,10 @@ function draw() {
 function announce() {
   const notes = doc.attention ?? [];
   const text = lostSince ? 'The process does not answer.'
-    : notes.length ? `${notes.length} need attention: ${notes.map((n) => n.title).join('; ')}` : 'Nothing needs attention.';
+    : notes.length ? `${notes.length === 1 ? 'One thing needs' : `${notes.length} things need`} attention: ${notes.map((n) => n.title).join('; ')}` : 'Nothing needs attention.';
   if (text === told) return;
   told = text;
-  document.getElementById('announcer').textContent = text;
+  say(text);
 }
 
 function togglePause() {
