@@ -54,19 +54,21 @@ std::string About(Millis duration) {
 // Counts come in steps: between two of them nothing has stopped. And the first step has no
 // beginning, so that the pace is reckoned from there.
 void Pace::Note(double seconds, int64_t done) {
-  if (looks_.empty() || looks_.back().done == 0) {
+  const bool moved = !looks_.empty() && done != looks_.back().done;
+  if (looks_.empty() || looks_.back().done == 0 || (moved && seconds - moved_ >= kShortest)) {
     looks_.assign(1, {seconds, done});
-    began_ = seconds;
+    began_ = moved_ = seconds;
     return;
   }
-  if (done == looks_.back().done && seconds - looks_.back().seconds < kPause) return;
+  if (moved) moved_ = seconds;
+  if (!moved && seconds - looks_.back().seconds < kPause) return;
   looks_.push_back({seconds, done});
   const double window = std::clamp((seconds - began_) / 2, kShortest, kLongest);
   while (looks_.size() > 2 && looks_[1].seconds <= seconds - window) looks_.erase(looks_.begin());
 }
 
 double Pace::per_second() const {
-  if (looks_.size() < 2) return 0;
+  if (looks_.size() < 2 || looks_.back().seconds - moved_ >= kShortest) return 0;
   const double time = looks_.back().seconds - looks_.front().seconds;
   if (time <= 0) return 0;
   return static_cast<double>(looks_.back().done - looks_.front().done) / time;

@@ -28,10 +28,11 @@ class Pace {
     double seconds;
     int64_t done;
   };
-  static constexpr double kShortest = 10, kLongest = 60;
+  static constexpr double kShortest = 10, kLongest = 60;  // no move for the shortest: a standstill
   static constexpr double kPause = 3;  // runners report each second: less is no pause
-  double began_ = 0;                   // when the first was seen
-  std::vector<Look> looks_;            // those at which it had moved, and pauses
+  double began_ = 0;                   // when the first was seen, or the first after a standstill
+  double moved_ = 0;
+  std::vector<Look> looks_;  // those at which it had moved, and pauses
 };
 
 // "[#######.............]  35%  350000 of about 1000000  52100/s  12s left"

@@ -62,6 +62,8 @@ TEST(Pace, ForeseesNothingWhileNothingMoves) {
   EXPECT_TRUE(pace.SecondsFor(1)) << "two reports late are no standstill";
   for (double now = 23; now < 40; now += 0.5) pace.Note(now, done);
   EXPECT_FALSE(pace.SecondsFor(1));
+  Pass(pace, 40, 45, 500, done);
+  EXPECT_NEAR(pace.per_second(), 500, 100) << "the standstill is no part of it";
 }
 
 TEST(ProgressLine, IsABarWithRateAndTimeLeft) {
