@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/demo ends in an equal read model; and killed at any moment it leaves nothing behind.
 # A column more needs no compiler.
-#   demo_test.sh BIN_DIR whole | column | kill SIGNAL SECONDS
+#   demo_test.sh BIN_DIR whole | column | transport NAME | kill SIGNAL SECONDS
 set -euo pipefail
 bin=$1
 shift
@@ -38,6 +38,17 @@ case $1 in
     scripts/demo --bin "$bin" --changes 400 --rate 400 | tee "$TMPDIR.out"
     grep -q 'The read model equals the source' "$TMPDIR.out"
     rm -f "$TMPDIR.out"
+    ;;
+  transport)
+    # Publisher, runner and lockstepctl on another client library, which says so in the daemons' logs.
+    LOCKSTEP_PUBSUB_TRANSPORT=$2 scripts/demo --bin "$bin" --changes 400 --rate 400 --keep >"$TMPDIR.out"
+    dir=$(sed -n 's/^  end it .*--stop //p' "$TMPDIR.out")
+    said=$(grep -lF "Pub/Sub through $2" "$dir/publisher.log" "$dir/runner.log" | wc -l)
+    scripts/demo --stop "$dir"
+    equal=$(grep -c 'The read model equals the source' "$TMPDIR.out" || true)
+    rm -f "$TMPDIR.out"
+    [ "$equal" -eq 1 ] || { echo "the read model is not the source's"; exit 1; }
+    [ "$said" -eq 2 ] || { echo "$said of 2 daemons ran on $2"; exit 1; }
     ;;
   column)
     # What a user does: a column in the table, a word in the file. The binaries are as they were.
