@@ -221,12 +221,15 @@ int main(int argc, char** argv) {
   bool json = false;
   CLI::App app("The transports of this build against our emulator, in one run.", "transport_bench");
   app.add_flag("--json", json, "one JSON object");
-  app.add_option("--messages", options.messages, "per measurement");
-  app.add_option("--bytes", options.bytes, "of data per message");
-  app.add_option("--rounds", options.rounds, "of each measurement; the median counts");
+  app.add_option("--messages", options.messages, "per measurement")->capture_default_str();
+  app.add_option("--bytes", options.bytes, "of data per message")->capture_default_str();
+  app.add_option("--rounds", options.rounds, "of each measurement; the median counts")
+      ->capture_default_str();
   app.add_option("--streams", options.streams, "per receiver; several values are compared")
-      ->delimiter(',');
-  app.add_option("--channels", options.channels, "connections to the server");
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--channels", options.channels, "connections to the server")
+      ->capture_default_str();
   app.add_option("--address", options.address,
                  "host:port of an emulator that runs; without it, one in this process");
   CLI11_PARSE(app, argc, argv);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "platform/status.h"
 #include "pubsub/config.h"
 
@@ -22,6 +24,20 @@ TEST(Transport, MakesTheDefaultOne) {
 #ifdef LOCKSTEP_WITH_GOOGLE_CLOUD
 TEST(Transport, MakesTheOneOnGoogleCloudCppInABuildThatHasIt) {
   EXPECT_TRUE(MakeTransport(OnAnEmulator(TransportKind::kGoogleCloudCpp)).ok());
+}
+
+// It reads the variable itself, and would follow it and not us.
+TEST(Transport, OnGoogleCloudCppRefusesAnEnvironmentThatNamesAnotherServer) {
+  const TransportOptions options = OnAnEmulator(TransportKind::kGoogleCloudCpp);
+  ASSERT_EQ(setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:2", 1), 0);
+  const absl::Status refused = MakeTransport(options).status();
+  ASSERT_EQ(setenv("PUBSUB_EMULATOR_HOST", options.emulator_host.c_str(), 1), 0);
+  const absl::Status same = MakeTransport(options).status();
+  ASSERT_EQ(unsetenv("PUBSUB_EMULATOR_HOST"), 0);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(MessageOf(refused).find("127.0.0.1:1"), std::string_view::npos) << refused;
+  EXPECT_NE(MessageOf(refused).find("127.0.0.1:2"), std::string_view::npos) << refused;
+  EXPECT_TRUE(same.ok()) << same;
 }
 #else
 TEST(Transport, RefusesGoogleCloudCppInABuildWithoutIt) {

@@ -99,6 +99,12 @@ TEST(Wire, WhatIsLostOnTheWayIsNotOvertakenByItsSuccessor) {
   };
   world.Publish({{.id = "k", .version = 1, .payload = Merge("b", "first")}});
   ASSERT_TRUE(testing::TakeAndBreakOff(world.server.address(), kSubscription, "one"));
+  // Or what comes next would go into that stream, too.
+  ASSERT_TRUE(world.Await([&] {
+    const auto open = world.server.Streams();
+    return std::none_of(open.begin(), open.end(),
+                        [](const auto& stream) { return stream.client_id == "one"; });
+  }));
   world.Publish({{.id = "k", .version = 2, .payload = Merge("a", "second")}, {.id = "other"}});
   const auto group = world.NewGroup("one");
   ASSERT_TRUE(world.Await([&] { return merged("other", "id") == 1; }));

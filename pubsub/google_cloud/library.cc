@@ -1,5 +1,6 @@
 #include "pubsub/google_cloud/library.h"
 
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,8 @@
 #include "google/cloud/grpc_options.h"
 #include "google/cloud/pubsub/backoff_policy.h"
 #include "google/cloud/pubsub/options.h"
+#include "google/cloud/version.h"
+#include "platform/log.h"
 #include "platform/status.h"
 #include "pubsub/grpc/status.h"
 
@@ -71,9 +74,22 @@ grpc::ChannelArguments ChannelArguments() {
   return arguments;
 }
 
+// The library reads the variable itself and follows it before what it is told: half of a program
+// would talk to one server and half to another.
+absl::Status CheckEnvironment(const TransportOptions& options) {
+  const char* variable = std::getenv("PUBSUB_EMULATOR_HOST");
+  if (variable == nullptr || *variable == '\0' || options.emulator_host == variable)
+    return absl::OkStatus();
+  return InvalidArgument(
+      "PUBSUB_EMULATOR_HOST is '{}', which google-cloud-cpp follows whatever it is told, and "
+      "pubsub.emulator_host is '{}': unset the variable, or let both name one server",
+      variable, options.emulator_host);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Library>> OpenLibrary(const TransportOptions& options) {
+  RETURN_IF_ERROR(CheckEnvironment(options));
   auto library = std::make_shared<Library>();
   ASSIGN_OR_RETURN(library->client, grpc_client::Connect(options));
   library->options.set<gc::EndpointOption>(library->client->address)
@@ -84,6 +100,8 @@ absl::StatusOr<std::shared_ptr<Library>> OpenLibrary(const TransportOptions& opt
       .set<gc::UserAgentProductsOption>({"lockstep"})
       .set<gc::pubsub::BackoffPolicyOption>(
           gc::pubsub::ExponentialBackoffPolicy(Millis(50), Millis(2'000), 2.0).clone());
+  log::Info("Pub/Sub through google-cloud-cpp",
+            {{"version", gc::version_string()}, {"server", library->client->address}});
   return library;
 }
 

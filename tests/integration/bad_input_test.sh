@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Bad input is met with a sentence: each program says what is wrong, with what, and ends with a status.
-#   bad_input_test.sh BIN_DIR     (needs LOCKSTEP_TEST_PG)
+#   bad_input_test.sh BIN_DIR with|without     (google-cloud-cpp; needs LOCKSTEP_TEST_PG)
 set -euo pipefail
 bin=$1
+google_cloud=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"; [ -z "${held:-}" ] || kill "$held" 2>/dev/null || true' EXIT
 passed=0 failed=0
@@ -66,6 +67,16 @@ expect "ctl: unreachable database" "can't connect to Postgres.*127.0.0.1" \
 expect "ctl: no database" 'LOCKSTEP_DATABASE' env -u LOCKSTEP_DATABASE "$bin/lockstepctl" migrate up
 expect "ctl: wrong emulator address" "Pub/Sub at 127.0.0.1:1 can't be reached" \
   env PUBSUB_EMULATOR_HOST=127.0.0.1:1 "$bin/lockstepctl" provision --yes --config examples/catalog/pubsub.yaml
+expect "publisher: no such transport" "transport.*grpc.*google-cloud-cpp" \
+  "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --pubsub.transport grcp
+lacking='pubsub.transport is google-cloud-cpp, and this build has none: use grpc, or build with'
+if [ "$google_cloud" = without ]; then
+  expect "publisher: transport that is not built in" "$lacking" \
+    "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --pubsub.transport google-cloud-cpp
+  expect "ctl: transport that is not built in" "$lacking" \
+    env LOCKSTEP_PUBSUB_TRANSPORT=google-cloud-cpp PUBSUB_EMULATOR_HOST=127.0.0.1:1 \
+    "$bin/lockstepctl" provision --yes --config examples/catalog/pubsub.yaml
+fi
 
 # What is wrong with a projection is told before the first message: here there is no Pub/Sub to get one from.
 database=bad_input_$$
@@ -121,6 +132,11 @@ refused "projection: unknown column" "group.yaml:[0-9]+:[0-9]+: .*no column 'hea
   's/, title,/, {headline: title}, title,/'
 refused "projection: value of no such type" 'group.yaml:[0-9]+:[0-9]+: value long is no bigint' \
   's/duration_seconds, published_at\]/{duration_seconds: {value: long}}]/'
+if [ "$google_cloud" = without ]; then
+  cp "$catalog/catalog.yaml" "$dir/group.yaml"
+  expect "runner: transport that is not built in" "$lacking" \
+    "$bin/lockstep-runner" --config "$dir/runner.yaml" --pubsub.transport google-cloud-cpp
+fi
 refused "projection: wrong type" 'group.yaml:[0-9]+:[0-9]+: .*make the column bigint' '' \
   'ALTER TABLE catalog_read.video_projection ALTER COLUMN duration_seconds TYPE int'
 refused "projection: missing table" 'group.yaml:[0-9]+:[0-9]+: table .* does not exist; lockstepctl projection ddl' '' \

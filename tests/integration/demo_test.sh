@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/demo ends in an equal read model; and killed at any moment it leaves nothing behind.
 # A column more needs no compiler.
-#   demo_test.sh BIN_DIR whole | column | kill SIGNAL MOMENT
+#   demo_test.sh BIN_DIR whole | column | transport NAME | kill SIGNAL MOMENT
 set -euo pipefail
 bin=$1
 shift
@@ -83,6 +83,15 @@ case $1 in
   whole)
     demo --bin "$bin" --changes 400 --rate 400 | tee "$aside/out"
     grep -q 'The read model equals the source' "$aside/out"
+    ;;
+  transport)
+    # Publisher, runner and lockstepctl on another client library, which says so in the daemons' logs.
+    LOCKSTEP_PUBSUB_TRANSPORT=$2 demo --bin "$bin" --changes 400 --rate 400 --keep >"$aside/out"
+    dir=$(sed -n 's/^  end it .*--stop //p' "$aside/out")
+    said=$(grep -lF "Pub/Sub through $2" "$dir/publisher.log" "$dir/runner.log" | wc -l)
+    scripts/demo --stop "$dir"
+    grep -q 'The read model equals the source' "$aside/out"
+    [ "$said" -eq 2 ] || { echo "$said of 2 daemons ran on $2"; exit 1; }
     ;;
   column)
     # What a user does: a column in the table, a word in the file. The binaries are as they were.
