@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "ctl/provision_plan.h"
@@ -98,7 +100,8 @@ TEST_F(ProvisionTest, MakesSchemasBeforeTheTopicsThatUseThem) {
       absl::StatusCode::kUnimplemented) {
     GTEST_SKIP() << "this server has no schemas";
   }
-  const std::string file = ::testing::TempDir() + "/lockstep_schema.proto";
+  const std::string file =
+      ::testing::TempDir() + "/lockstep_schema." + std::to_string(getpid()) + ".proto";
   std::ofstream(file) << "syntax = \"proto3\"; message Note { string text = 1; }";
   wanted_.schemas = {{"note", file}};
   wanted_.topics[0].schema.schema = "note";
@@ -106,6 +109,7 @@ TEST_F(ProvisionTest, MakesSchemasBeforeTheTopicsThatUseThem) {
                                    "create subscription catalog.events.feed"));
   Apply();
   EXPECT_THAT(Steps(), IsEmpty());
+  std::filesystem::remove(file);
 }
 
 TEST(IamCommands, GiveTheLeastRights) {
