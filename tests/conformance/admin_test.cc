@@ -25,6 +25,46 @@ TEST_P(Bus, TopicsAreMadeFoundListedAndDeleted) {
   EXPECT_EQ(admin().DeleteTopic(topic.name).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_P(Bus, AnUpdateOfATopicChangesWhatItsMaskNames) {
+  NEEDS(topic_label_updates);
+  Topic topic;
+  topic.name = MakeTopic();
+  topic.labels = {{"team", "video"}};
+  topic.retention = std::chrono::hours(24);
+  const auto updated = admin().UpdateTopic(topic, {"labels"});
+  ASSERT_TRUE(updated.ok()) << updated.status();
+  const auto got = admin().GetTopic(topic.name);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->labels, topic.labels);
+  EXPECT_FALSE(got->retention.has_value());
+  EXPECT_FALSE(admin().UpdateTopic(topic, {"no_such_field"}).ok());
+}
+
+TEST_P(Bus, RepeatsAdministrativeCallsThatDoNoHarmTwiceAndNoOthers) {
+  NEEDS(faults);
+  const std::string topic = MakeTopic();
+  const absl::Status away = absl::UnavailableError("for a moment");
+  server().faults()->RefuseNext("GetTopic", away, 2);
+  EXPECT_TRUE(admin().GetTopic(topic).ok());
+  server().faults()->RefuseNext("Seek", away, 2);
+  EXPECT_TRUE(admin().SeekToTime(MakeSubscription(), std::chrono::system_clock::now()).ok());
+  server().faults()->RefuseNext("CreateTopic", away);
+  Topic another;
+  another.name = TopicNamed("another");
+  EXPECT_EQ(admin().CreateTopic(another).status().code(), absl::StatusCode::kUnavailable);
+  server().faults()->RefuseNext("DeleteTopic", away, 2);
+  EXPECT_TRUE(admin().DeleteTopic(topic).ok());
+}
+
+// Takes as long as the deadline is.
+TEST_P(Bus, AnAdministrativeCallEndsThoughTheServerNeverAnswers) {
+  NEEDS(faults);
+  server().faults()->Freeze();
+  EXPECT_EQ(admin().GetTopic(TopicNamed("topic")).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  server().faults()->Thaw();
+}
+
 TEST_P(Bus, SubscriptionsKeepTheirSettings) {
   const std::string topic = MakeTopic();
   Subscription settings;

@@ -272,6 +272,24 @@ TEST_P(Bus, SpreadsKeysOverReceiversAndLeavesEachWithOneOfThem) {
   EXPECT_GE(there.size(), size_t{kKeys / 10});
 }
 
+TEST_P(Bus, TellsTheServerTheClientIdOnEveryStream) {
+  NEEDS(faults);
+  NEEDS(client_id);
+  const std::string topic = MakeTopic();
+  const std::string subscription = MakeSubscription();
+  pubsub::ReceiverOptions options;
+  options.client_id = "instance-7";
+  const auto acking = ReceiveAndAck(subscription, options);
+  PublishAll(topic, {Text("first")});
+  ASSERT_TRUE(acking->sink.AwaitCount(1));
+  server().faults()->CloseStreams(absl::UnavailableError("routine"));
+  PublishAll(topic, {Text("on the next stream")});
+  ASSERT_TRUE(acking->sink.AwaitCount(2));
+  const auto streams = server().faults()->Streams();
+  ASSERT_EQ(streams.size(), 1u);
+  EXPECT_EQ(streams[0].client_id, "instance-7");
+}
+
 TEST_P(Bus, StopsReadingByBytesToo) {
   const std::string topic = MakeTopic();
   const std::string subscription = MakeSubscription();

@@ -18,6 +18,7 @@ class GoogleServer : public Server {
     features.filters = false;
     features.schemas = false;
     features.detach = false;
+    features.topic_label_updates = false;
     features.cascade_on_nack = false;
     features.max_outstanding = false;
     features.faults = false;

@@ -18,6 +18,7 @@ struct Features {
   bool filters = true;
   bool schemas = true;
   bool detach = true;
+  bool topic_label_updates = true;
   bool cascade_on_nack = true;            // a nack brings back every later message of the key
   bool exactly_once_results = true;       // a refused ack is named
   bool max_outstanding = true;            // honours the stream's flow-control fields
@@ -31,6 +32,7 @@ struct Features {
   bool receipts = true;              // with exactly-once, hands over what the server confirms
   bool plain_acks_retried = true;    // retries acks without exactly-once delivery too
   bool receiving_again = true;       // after Stop the next receiver gets everything
+  bool client_id = true;             // the stream carries the client_id that it was given
   bool stops_cleanly = true;         // … and at once: nothing is sent into a closing stream
 };
 

@@ -58,6 +58,7 @@ void Bus::SetUp() {
     features_.receipts = false;
     features_.plain_acks_retried = false;
     features_.stops_cleanly = false;
+    features_.client_id = false;
     // It ends streams by cancelling them.
     features_.receiving_again = features_.forgets_cancelled_streams;
   }
