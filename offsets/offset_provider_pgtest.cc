@@ -121,10 +121,10 @@ TEST_P(OffsetContract, LoadsWhatWasSaved) {
 
 TEST_P(OffsetContract, RefusesToMoveBackwardsWithoutFailing) {
   ASSERT_TRUE(Save(Offset(0, 5, "m5")).ok());
-  EXPECT_TRUE(Save(Offset(0, 4, "m9")).ok());
-  EXPECT_TRUE(Save(Offset(0, 5, "m4")).ok());
-  EXPECT_TRUE(Save(Offset(0, 5, "m5")).ok());
-  EXPECT_EQ(Load()->position.message_id, MessageId("m5"));
+  for (const auto& [seconds, id] : {std::pair(4, "m9"), std::pair(5, "m4"), std::pair(5, "m5")}) {
+    EXPECT_TRUE(Save(Offset(0, seconds, id)).ok());
+    EXPECT_EQ(Load()->position.message_id, MessageId("m5")) << "after " << id;
+  }
   EXPECT_TRUE(Save(Offset(0, 5, "m6")).ok());
   EXPECT_EQ(Load()->position.message_id, MessageId("m6"));
 }

@@ -96,6 +96,7 @@ TEST_F(Restore, IsRecognisedAtStartAndHealedOnce) {
 }
 
 TEST_F(Restore, WhileTheRunnerRunsIsRecognisedByWhatItHasCommitted) {
+  world_.options.checkpoint_every = std::chrono::hours(1);  // no newer snapshot tells it
   const auto group = world_.NewGroup();
   PublishVersion(1);
   ASSERT_TRUE(AwaitModel(1));

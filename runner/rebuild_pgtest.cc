@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "offsets/reset.h"
 #include "platform/status.h"
 #include "runner/rebuild_fixture.h"
@@ -113,6 +115,30 @@ TEST_F(RebuildTest, TablesThatChangedMeanwhileAreNotSwapped) {
   };
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
   EXPECT_THAT(Text(world_.Resume(*driver.rebuild)), HasSubstr("has got index items_late"));
+  ASSERT_EQ(driver.rebuild->Abort(), absl::OkStatus());
+  EXPECT_EQ(world_.Orphans(), "");
+}
+
+TEST_F(RebuildTest, WhatTheNewTablesLackKeepsThemFromBeingSwapped) {
+  std::stop_source stop;
+  std::jthread patience;
+  auto driver = world_.NewDriver();
+  driver.rebuild->at = [&](std::string_view step) {
+    if (step == "filled" && !patience.joinable()) {
+      world_.database.Run(
+          "INSERT INTO feed_state.inbox (generation, event_id) SELECT generation, "
+          "gen_random_uuid() FROM feed_state.slots WHERE group_name = 'feed'");
+      patience = std::jthread([&] {
+        std::this_thread::sleep_for(Millis(2'000));
+        stop.request_stop();
+      });
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
+  EXPECT_TRUE(absl::IsCancelled(driver.rebuild->Resume(false, stop.get_token())));
+  EXPECT_TRUE(patience.joinable());
+  EXPECT_EQ(world_.Subscription(), kSubscription);
   ASSERT_EQ(driver.rebuild->Abort(), absl::OkStatus());
   EXPECT_EQ(world_.Orphans(), "");
 }
