@@ -100,6 +100,7 @@ void Road::AwaitRelease() {
 
 void Road::Accept() {
   for (int client = 0; (client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+    ++asked_;
     const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const sockaddr_in address = Address(host_, port_);
     const bool reached =
@@ -124,7 +125,7 @@ bool Road::PassesOn(int from, int to, bool typed) {
   message.resize(head + body);
   if (!Receive(from, message.data() + head, body)) return false;
   // A simple query, or the Sync that ends an extended one.
-  if (typed && (message[0] == 'Q' || message[0] == 'S')) ++queries_;
+  if (typed && (message[0] == 'Q' || message[0] == 'S')) ++asked_;
   AwaitRelease();
   if (!Send(to, message.data(), message.size())) return false;
   return typed || Number(message.data() + 4) == kProtocol3 || PassesOn(from, to, false);
@@ -132,7 +133,6 @@ bool Road::PassesOn(int from, int to, bool typed) {
 
 void Road::Forward(int client, int server) {
   if (PassesOn(client, server, /*typed=*/false)) {
-    ++sessions_;
     while (PassesOn(client, server, /*typed=*/true)) {
     }
   }

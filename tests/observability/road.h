@@ -28,8 +28,8 @@ class Road {
   void Hold();
   void Release();
 
-  int64_t queries() const { return queries_; }
-  int64_t sessions() const { return sessions_; }  // that got as far as a query
+  // How often a client wanted something: each new session and each query, held or not.
+  int64_t asked() const { return asked_; }
 
  private:
   void Accept();
@@ -46,8 +46,7 @@ class Road {
   std::thread acceptor_;
   std::vector<std::thread> threads_;  // the acceptor's
 
-  std::atomic<int64_t> queries_ = 0;
-  std::atomic<int64_t> sessions_ = 0;
+  std::atomic<int64_t> asked_ = 0;
 
   std::mutex mu_;
   std::condition_variable released_;
