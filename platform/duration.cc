@@ -42,6 +42,9 @@ bool TakeTerm(std::string_view& text, int64_t& number, std::string_view& unit) {
   return true;
 }
 
+// As FormatTimestamp writes it and Postgres keeps it: to the microsecond.
+WallTime Written(WallTime time) { return std::chrono::floor<std::chrono::microseconds>(time); }
+
 // `count` digits off the front of `text`, then `after`; -1 when that is not what stands there.
 int TakeDigits(std::string_view& text, size_t count, char after) {
   if (text.size() <= count || text[count] != after) return -1;
@@ -136,7 +139,7 @@ std::string FormatTimestamp(WallTime time) {
 }
 
 absl::StatusOr<WallTime> ParseTimestamp(std::string_view text) {
-  if (const auto time = ParsePlainTimestamp(text)) return *time;
+  if (const auto time = ParsePlainTimestamp(text)) return Written(*time);
   absl::Time time;
   std::string error;
   if (!absl::ParseTime(absl::RFC3339_full, std::string(text), &time, &error)) {
@@ -147,7 +150,7 @@ absl::StatusOr<WallTime> ParseTimestamp(std::string_view text) {
   if (time < absl::FromChrono(WallTime::min()) || time > absl::FromChrono(WallTime::max())) {
     return InvalidArgument("'{}' is a time outside of the years 1678 to 2261", text);
   }
-  return absl::ToChronoTime(time);
+  return Written(absl::ToChronoTime(time));
 }
 
 }  // namespace lockstep

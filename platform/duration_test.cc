@@ -58,6 +58,9 @@ TEST(Timestamp, KeepsMicroseconds) {
   const WallTime time(std::chrono::microseconds(1'700'000'000'123'456));
   EXPECT_EQ(FormatTimestamp(time), "2023-11-14T22:13:20.123456Z");
   EXPECT_EQ(*ParseTimestamp(FormatTimestamp(time)), time);
+  for (const char* finer : {"2023-11-14T22:13:20.1234569Z", "2023-11-14T22:13:20.1234569+00:00"}) {
+    EXPECT_EQ(*ParseTimestamp(finer), time) << finer;
+  }
   EXPECT_FALSE(ParseTimestamp("yesterday").ok());
   for (const char* text : {"2320-01-04T22:13:56Z", "1200-01-01T00:00:00Z", "infinite-future"}) {
     EXPECT_FALSE(ParseTimestamp(text).ok()) << text;
