@@ -333,6 +333,14 @@ TEST_F(ServiceTest, HeartbeatsNeedNoRightButToPublish) {
   running->service->Stop();
 }
 
+// Whether it stops for a pooler: it says so and takes no shard.
+bool RefusesPooler(const PublisherService& service) {
+  const auto reasons = service.Reasons();
+  return std::any_of(reasons.begin(), reasons.end(), [](const std::string& reason) {
+    return reason.find("pooler") != std::string::npos;
+  });
+}
+
 TEST_F(ServiceTest, ATransactionPoolerIsRefused) {
   for (const int sessions : {1, 2, 3}) {
     TransactionPooler pooler(db_.url(), sessions);
@@ -340,6 +348,11 @@ TEST_F(ServiceTest, ATransactionPoolerIsRefused) {
     config.database = pooler.url();
     const auto running = Make(config);
     const absl::Status started = running->service->Start();
+    // By luck the pooler may hand out the same sessions for as long as the start looks.
+    if (started.ok() && sessions > 1) {
+      while (!RefusesPooler(*running->service)) std::this_thread::yield();
+      continue;
+    }
     EXPECT_TRUE(absl::IsFailedPrecondition(started)) << sessions << ": " << started;
     EXPECT_THAT(std::string(MessageOf(started)), HasSubstr("transaction pooler"));
   }
@@ -356,13 +369,7 @@ TEST_F(ServiceTest, APoolInSessionModeServesUntilItPoolsTransactions) {
   Enqueue("k", 1);
   ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 1));
   pooler.pools_transactions = true;
-  const auto refused = [&] {
-    for (const std::string& reason : running->service->Reasons()) {
-      if (reason.find("pooler") != std::string::npos) return true;
-    }
-    return false;
-  };
-  while (!refused()) std::this_thread::yield();
+  while (!RefusesPooler(*running->service)) std::this_thread::yield();
   running->service->Stop();
 }
 
