@@ -268,6 +268,8 @@ TEST_P(Bus, SpreadsKeysOverReceiversAndLeavesEachWithOneOfThem) {
   EXPECT_EQ(here.size() + there.size(), size_t{kKeys});
   for (const auto& [key, data] : here) EXPECT_FALSE(there.contains(key)) << key;
   EXPECT_EQ(one.count() + other.count(), static_cast<size_t>(expected));
+  // Without word of the streams themselves, the second may not be there yet when it says so.
+  if (!features().stream_ends_reported) return;
   EXPECT_GE(here.size(), size_t{kKeys / 10});
   EXPECT_GE(there.size(), size_t{kKeys / 10});
 }
