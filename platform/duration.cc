@@ -57,8 +57,8 @@ int TakeDigits(std::string_view& text, size_t count, char after) {
   return number;
 }
 
-// The form in which every event brings its time, 2026-01-31T12:00:00.123456Z; the rest of RFC 3339
-// is left to others, who take twenty times as long.
+// The form in which every event brings its time, 2026-01-31T12:00:00.123456Z, read on the hot path;
+// the rest of RFC 3339 is left to absl.
 std::optional<WallTime> ParsePlainTimestamp(std::string_view text) {
   using namespace std::chrono;
   const int y = TakeDigits(text, 4, '-');
@@ -146,8 +146,10 @@ absl::StatusOr<WallTime> ParseTimestamp(std::string_view text) {
     return InvalidArgument("'{}' is not a time; write RFC 3339, for example 2026-01-31T12:00:00Z",
                            text);
   }
-  // Nanoseconds in 64 bits: past these, a time would silently become another one.
-  if (time < absl::FromChrono(WallTime::min()) || time > absl::FromChrono(WallTime::max())) {
+  // Nanoseconds in 64 bits: past these years, a time would silently become another one.
+  static const absl::Time first = absl::FromCivil(absl::CivilYear(1678), absl::UTCTimeZone());
+  static const absl::Time end = absl::FromCivil(absl::CivilYear(2262), absl::UTCTimeZone());
+  if (time < first || time >= end) {
     return InvalidArgument("'{}' is a time outside of the years 1678 to 2261", text);
   }
   return Written(absl::ToChronoTime(time));

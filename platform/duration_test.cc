@@ -62,10 +62,13 @@ TEST(Timestamp, KeepsMicroseconds) {
     EXPECT_EQ(*ParseTimestamp(finer), time) << finer;
   }
   EXPECT_FALSE(ParseTimestamp("yesterday").ok());
-  for (const char* text : {"2320-01-04T22:13:56Z", "1200-01-01T00:00:00Z", "infinite-future"}) {
+  for (const char* text :
+       {"2320-01-04T22:13:56Z", "2262-01-01T00:00:00Z", "1677-12-31T23:59:59Z", "infinite-past"}) {
     EXPECT_FALSE(ParseTimestamp(text).ok()) << text;
   }
   EXPECT_TRUE(ParseTimestamp("2261-12-31T23:59:59.999999Z").ok());
+  EXPECT_EQ(FormatTimestamp(*ParseTimestamp("1678-01-01T00:00:00Z")),
+            "1678-01-01T00:00:00.000000Z");
 }
 
 }  // namespace
