@@ -28,10 +28,13 @@ std::vector<pubsub::Message> MakeEvents(Stream stream, Ids ids, int count, int s
 // A database with the state schema and the read model, made anew.
 class RunnerWorld {
  public:
-  explicit RunnerWorld(std::string database);
+  RunnerWorld(std::string database, std::string schema);
+  ~RunnerWorld();
+  RunnerWorld(const RunnerWorld&) = delete;
+  RunnerWorld& operator=(const RunnerWorld&) = delete;
 
   // Empties the read model and the state; leaves the inbox with so many rows of other events (those
-  // of the last measurement stay among them).
+  // of the last measurement stay among them), its index in Postgres's buffers.
   void Reset(int64_t inbox_rows, Ids ids);
 
   const std::string& database() const { return database_; }
@@ -44,7 +47,7 @@ class RunnerWorld {
   void FillInbox(int64_t rows, Ids ids);
 
   const std::string database_;
-  const std::string schema_ = "feed_state";
+  const std::string schema_;
   std::string file_;
   std::pair<int64_t, Ids> filled_{0, Ids::kRandom};
   std::unique_ptr<postgres::Connection> connection_;

@@ -75,7 +75,7 @@ void Lane::Run(const std::vector<std::string>& release) {
       continue;
     }
     auto deliveries = queue_.Take(parts_.options.max_batch, parts_.options.max_batch_bytes,
-                                  parts_.options.linger);
+                                  Gathering::For(parts_.options, parts_.in_hand()));
     if (deliveries.empty()) break;
     NoteBatch(deliveries);
     verdict = Work(std::move(deliveries), policy);

@@ -32,6 +32,7 @@ struct LaneParts {
   GroupMetrics& metrics;
   AckStage& acks;
   DeadLetterBudget& budget;
+  std::function<int64_t()> in_hand;  // messages, of all lanes
   postgres::ConnectionOptions connection;
   offsets::GroupEpoch under;
   std::string instance;
@@ -59,7 +60,7 @@ class Lane : private BatchObserver {
   void Close();   // finish what is in hand
   void GiveUp();  // give back what waits, end the retries
   void Join();
-  bool idle() const { return queue_.size() == 0 && in_batch_ == 0; }
+  int64_t in_hand() const { return static_cast<int64_t>(queue_.size()) + in_batch_; }
   bool done() const { return done_; }
   int backend_pid() const { return connections_.backend_pid(); }
 

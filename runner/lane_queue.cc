@@ -28,12 +28,12 @@ std::vector<pubsub::AckToken> LaneQueue::Push(std::vector<Waiting> waiting) {
 }
 
 std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_bytes,
-                                                Millis linger) {
+                                                const Gathering& gathering) {
   std::unique_lock lock(mu_);
   changed_.wait(lock, [&] { return !waiting_.empty() || closed_; });
-  if (linger.count() > 0) {
-    changed_.wait_for(lock, linger, [&] {
-      return closed_ || waiting_.size() >= static_cast<size_t>(max_messages);
+  if (gathering.linger.count() > 0) {
+    changed_.wait_for(lock, gathering.linger, [&] {
+      return closed_ || waiting_.size() >= static_cast<size_t>(gathering.enough);
     });
   }
   std::vector<Waiting> taken;

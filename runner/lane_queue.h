@@ -9,6 +9,7 @@
 
 #include "platform/clock.h"
 #include "pubsub/message.h"
+#include "runner/gathering.h"
 
 namespace lockstep::runner {
 
@@ -26,8 +27,8 @@ class LaneQueue {
   std::vector<pubsub::AckToken> Push(std::vector<Waiting> waiting);
 
   // Waits until there is something, then takes what has queued, within the limits (one message
-  // at least). With a linger it gives a batch that long to grow. Empty = closed and drained.
-  std::vector<Waiting> Take(int max_messages, int64_t max_bytes, Millis linger);
+  // at least). Empty = closed and drained.
+  std::vector<Waiting> Take(int max_messages, int64_t max_bytes, const Gathering& gathering);
 
   // Takes out every waiting message of the keys that these tokens belong to.
   std::vector<pubsub::AckToken> DropKeysOf(const std::vector<pubsub::AckToken>& lost);

@@ -30,15 +30,52 @@ void Push(LaneQueue& queue, std::initializer_list<LaneQueue::Waiting> waiting) {
 TEST(LaneQueue, TakesWhatHasQueuedInOrder) {
   LaneQueue queue;
   Push(queue, {Waiting("1", "a"), Waiting("2", "b"), Waiting("3", "a")});
-  EXPECT_THAT(Tokens(queue.Take(2, 100, Millis(0))), ElementsAre("1", "2"));
-  EXPECT_THAT(Tokens(queue.Take(2, 100, Millis(0))), ElementsAre("3"));
+  EXPECT_THAT(Tokens(queue.Take(2, 100, {})), ElementsAre("1", "2"));
+  EXPECT_THAT(Tokens(queue.Take(2, 100, {})), ElementsAre("3"));
 }
 
 TEST(LaneQueue, KeepsABatchWithinItsBytesButTakesOneAlways) {
   LaneQueue queue;
   Push(queue, {Waiting("1", "a", 500), Waiting("2", "b", 10), Waiting("3", "a", 95)});
-  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("1"));
-  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("2"));
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {})), ElementsAre("1"));
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {})), ElementsAre("2"));
+}
+
+TEST(LaneQueue, LetsABatchGrowUntilItIsEnough) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a")});
+  std::thread later([&] { Push(queue, {Waiting("2", "b"), Waiting("3", "c")}); });
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {.linger = Millis(60'000), .enough = 3})),
+              ElementsAre("1", "2", "3"));
+  later.join();
+}
+
+TEST(LaneQueue, TakesWhatThereIsWhenTheTimeToGatherIsOver) {
+  LaneQueue queue;
+  Push(queue, {Waiting("1", "a")});
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {.linger = Millis(1), .enough = 3})), ElementsAre("1"));
+}
+
+// 1,024 on four lanes: a lane's share is 256.
+TEST(Gathering, CrumbsGatherWhileNearlyAllThatIsAllowedIsInHand) {
+  const GroupOptions options{.lanes = 4, .max_batch = 500, .max_outstanding_messages = 1024};
+  EXPECT_EQ(Gathering::For(options, 767).linger, Millis(0));
+  EXPECT_GT(Gathering::For(options, 768).linger, Millis(0));
+  EXPECT_EQ(Gathering::For(options, 1024).enough, 64);
+}
+
+TEST(Gathering, NeverWaitsForMoreThanABatch) {
+  const GroupOptions options{.lanes = 4, .max_batch = 10, .max_outstanding_messages = 1024};
+  EXPECT_EQ(Gathering::For(options, 1024).enough, 10);
+}
+
+TEST(Gathering, AConfiguredLingerIsKeptAsItIs) {
+  GroupOptions options{.lanes = 4, .max_batch = 500, .max_outstanding_messages = 1024};
+  options.linger = Millis(7);
+  for (const int64_t in_hand : {0, 1024}) {
+    EXPECT_EQ(Gathering::For(options, in_hand).linger, Millis(7));
+    EXPECT_EQ(Gathering::For(options, in_hand).enough, 500);
+  }
 }
 
 TEST(LaneQueue, DropsTheWholeKeyOfALostLease) {
@@ -47,22 +84,22 @@ TEST(LaneQueue, DropsTheWholeKeyOfALostLease) {
   const auto dropped = queue.DropKeysOf({pubsub::AckToken("1")});
   // The lost one needs no release: only those behind it do.
   EXPECT_THAT(dropped, ElementsAre(pubsub::AckToken("3")));
-  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("2", "4"));
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {})), ElementsAre("2", "4"));
 }
 
 TEST(LaneQueue, DropsUnorderedMessagesOneByOne) {
   LaneQueue queue;
   Push(queue, {Waiting("1", ""), Waiting("2", "")});
   EXPECT_THAT(queue.DropKeysOf({pubsub::AckToken("1")}), IsEmpty());
-  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("2"));
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {})), ElementsAre("2"));
 }
 
 TEST(LaneQueue, DrainsAfterItWasClosed) {
   LaneQueue queue;
   Push(queue, {Waiting("1", "a")});
   queue.Close();
-  EXPECT_THAT(Tokens(queue.Take(9, 100, Millis(0))), ElementsAre("1"));
-  EXPECT_THAT(queue.Take(9, 100, Millis(0)), IsEmpty());
+  EXPECT_THAT(Tokens(queue.Take(9, 100, {})), ElementsAre("1"));
+  EXPECT_THAT(queue.Take(9, 100, {}), IsEmpty());
 }
 
 TEST(LaneQueue, TakesNothingOnceItWasAbandoned) {
@@ -79,7 +116,7 @@ TEST(LaneQueue, TakesNothingOnceItWasAbandoned) {
 
 TEST(LaneQueue, WakesAWaitingTakerWhenItIsAbandoned) {
   LaneQueue queue;
-  std::thread taker([&] { EXPECT_THAT(queue.Take(9, 100, Millis(0)), IsEmpty()); });
+  std::thread taker([&] { EXPECT_THAT(queue.Take(9, 100, {}), IsEmpty()); });
   queue.Abandon();
   taker.join();
 }

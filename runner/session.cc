@@ -37,6 +37,7 @@ Session::Session(const Parts& parts)
                                 .metrics = parts.metrics,
                                 .acks = *acks_,
                                 .budget = parts.budget,
+                                .in_hand = [this] { return InHand(); },
                                 .connection = parts.connection,
                                 .under = parts.under,
                                 .instance = parts.instance,
@@ -182,9 +183,13 @@ bool Session::connected() const {
   return connected_;
 }
 
-bool Session::idle() const {
-  return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->idle(); });
+int64_t Session::InHand() const {
+  int64_t sum = 0;
+  for (const auto& lane : lanes_) sum += lane->in_hand();
+  return sum;
 }
+
+bool Session::idle() const { return InHand() == 0; }
 
 Millis Session::quiet() const {
   return std::chrono::duration_cast<Millis>(Clock::System().Steady() - last_delivery_.load());

@@ -61,6 +61,7 @@ class Session : private pubsub::DeliverySink {
   void OnStreamState(const absl::Status& state) override;
   void OnLaneEnded(Verdict verdict, const std::string& reason);
   void CancelStatements();
+  int64_t InHand() const;
   size_t LaneFor(const std::string& ordering_key);
 
   GroupMetrics& metrics_;

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/runner_world.h"
+
+// Those that are measured beside each other, with four connections each; all tell events a second.
+namespace lockstep::bench {
+
+// The runner's own transaction from a bare loop: nothing decoded, no bus.
+double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events);
+
+// What most teams write: one transaction per message.
+double Handler(RunnerWorld& world, std::vector<pubsub::Message> events);
+
+struct RunnerRun {
+  double rate = 0;
+  double batch = 0;  // messages per transaction
+  int64_t peak_kib = 0;
+  double cpu_us = 0;  // of this process, per message: the client's share of the machine
+};
+
+// A backlog on the emulator at the address, then from opening the stream to the last commit.
+RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& address,
+                        std::vector<pubsub::Message> events);
+
+}  // namespace lockstep::bench
