@@ -115,11 +115,12 @@ class Planner {
     return fmt::format("ROW({})::text", fmt::join(parts, ", "));
   }
 
-  std::string KeyJoin(std::string_view target) const {
+  std::string KeyJoin(std::string_view target) const { return KeyJoin(target, keys_[0].Read("u")); }
+  std::string KeyJoin(std::string_view target, const std::string& first) const {
     std::vector<std::string> parts;
     for (size_t i = 0; i < keys_.size(); ++i) {
       parts.push_back(fmt::format("{}.{} = {}", target, QuoteIdentifier(table_.key[i].name),
-                                  keys_[i].Read("u")));
+                                  i == 0 ? first : keys_[i].Read("u")));
     }
     return fmt::format("{}", fmt::join(parts, " AND "));
   }
@@ -207,19 +208,26 @@ class Planner {
       nothing += fmt::format(" OR ({}.{} IS NOT NULL AND substr({}, {}, 1) = '0')", stored,
                              QuoteIdentifier(table_.deleted_at), mask, kMaskKeep + 1);
     }
-    return fmt::format("CASE WHEN substr({}, {}, 1) = '1' THEN {} WHEN {} THEN {} ELSE {}.{} END",
-                       mask, kMaskValues + i + 1, brought, nothing, defaults_[i], stored,
-                       QuoteIdentifier(table_.values[i].name));
+    return fmt::format(
+        "CASE WHEN {0} IS NULL OR substr({0}, {1}, 1) = '1' THEN {2} WHEN {3} THEN {4} ELSE "
+        "{5}.{6} "
+        "END",
+        mask, kMaskValues + i + 1, brought, nothing, defaults_[i], stored,
+        QuoteIdentifier(table_.values[i].name));
   }
 
   // In DO UPDATE only the table's columns can be seen; what else is known of the row is looked up
   // by its key. (A join would decide by the snapshot; this decides by the row that is locked.)
+  // A whole row has no mask: nothing is looked up for it. The NULL in its place keeps the join from
+  // going through the index.
   std::string WriteAny(bool overwrite) const {
     std::vector<Input> inputs = RowInputs();
     inputs.push_back({"first", "bigint"});
     inputs.push_back({"mask", "text"});
     const std::string flags =
         fmt::format("(SELECT by_key FROM flags) ->> {}", KeyText("excluded", false));
+    const std::string masked_key =
+        fmt::format("CASE WHEN u.mask IS NOT NULL THEN {} END", keys_[0].Read("u"));
     std::vector<std::string> values;
     std::vector<std::string> updates;
     for (size_t i = 0; i < values_.size(); ++i) {
@@ -236,13 +244,14 @@ class Planner {
     }
     return fmt::format(
         "WITH flags AS MATERIALIZED (\n"
-        "  SELECT jsonb_object_agg({}, u.first || ':' || u.mask) AS by_key FROM {})\n"
+        "  SELECT jsonb_object_agg({}, u.first || ':' || u.mask) AS by_key FROM {}\n"
+        "   WHERE u.mask IS NOT NULL)\n"
         "{}\n{}\nFROM {}\nLEFT JOIN {} AS s ON {}\nORDER BY u.n\n{}{}\n"
-        "WHERE t.{} {} split_part({}, ':', 1)::bigint{}\nRETURNING {}",
+        "WHERE t.{} {} coalesce(split_part({}, ':', 1)::bigint, excluded.{}){}\nRETURNING {}",
         KeyText("u", true), Unnest(inputs, 1, false), Target(), Select(values),
-        Unnest(inputs, 1, true), table_.name.Quoted(), KeyJoin("s"), OnConflict(), sets,
-        QuoteIdentifier(table_.version), Guard(overwrite), flags, OwnerGuard(),
-        KeyText("t", false));
+        Unnest(inputs, 1, true), table_.name.Quoted(), KeyJoin("s", masked_key), OnConflict(), sets,
+        QuoteIdentifier(table_.version), Guard(overwrite), flags, QuoteIdentifier(table_.version),
+        OwnerGuard(), KeyText("t", false));
   }
 
   std::string Stored() const {

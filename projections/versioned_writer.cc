@@ -216,8 +216,8 @@ class VersionedWriter {
   }
 
   absl::StatusOr<Result> Upsert(const std::vector<Pending>& rows) {
-    bool whole = true;
-    for (const Pending& pending : rows) whole = whole && pending.row.Whole(plan_.has_default);
+    const auto is_whole = [&](const Pending& p) { return p.row.Whole(plan_.has_default); };
+    const bool whole = std::all_of(rows.begin(), rows.end(), is_whole);
     const size_t keys = table_.key.size();
     const size_t values = table_.values.size();
     const bool soft = !table_.deleted_at.empty();
@@ -234,6 +234,10 @@ class VersionedWriter {
       if (owned) arrays[base - 1].Add(*pending.owner);
       if (whole) continue;
       arrays[base].Add(row.first_version);
+      if (is_whole(pending)) {
+        arrays[base + 1].AddNull();
+        continue;
+      }
       mask.assign(kMaskValues + values, '0');
       if (row.fresh) mask[kMaskFresh] = '1';
       if (row.keep) mask[kMaskKeep] = '1';

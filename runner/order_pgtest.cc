@@ -172,6 +172,18 @@ TEST(Order, HoldsForOneKeyAloneAndForAKeyPerMessage) {
   EXPECT_EQ(world.Count(kOutOfOrder), 0);
 }
 
+// The runner sorts keys by their bytes; a transaction that locked them in the order of a language
+// would deadlock with it.
+TEST(Order, KeysStandInOneOrderInEveryLanguage) {
+  GroupWorld world;
+  constexpr char kKeyColumns[] =
+      "SELECT count(*) FROM information_schema.columns c JOIN information_schema.tables t"
+      " USING (table_schema, table_name) WHERE table_schema = 'feed_state' AND table_type = 'BASE "
+      "TABLE' AND column_name = 'aggregate_key'";
+  EXPECT_EQ(world.Count(kKeyColumns), 3);
+  EXPECT_EQ(world.Count(std::string(kKeyColumns) + " AND collation_name = 'C'"), 3);
+}
+
 TEST(Order, SettlesIgnoredEventsToo) {
   GroupWorld world;
   const auto group = world.NewGroup();
