@@ -52,6 +52,7 @@ class WireTest : public ::testing::Test {
   virtual Options ServerOptions() { return {}; }
 
   void SetUp() override;
+  void TearDown() override { server_.reset(); }  // before the clock of a derived test is gone
   void Connect(const std::string& address);
 
   template <typename Stub, typename Request, typename Response>

@@ -288,10 +288,7 @@ TEST_F(RelayTest, StopSettlesWhatIsUnderWayAndGivesTheRestBack) {
   const auto owner = StartOwner(options);
   ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 6; }));
   std::thread stopper([&] { owner->relay->Stop(); });
-  while (Count("lock_token IS NULL AND published_at IS NULL") == 0 &&
-         owner->events.published == 0) {
-    bus_.HoldPublishes(false);
-  }
+  while (Count("lock_token IS NULL OR published_at IS NOT NULL") == 0) bus_.HoldPublishes(false);
   stopper.join();
   EXPECT_EQ(Count("lock_token IS NOT NULL"), 0);
   EXPECT_EQ(Count("published_at IS NOT NULL"), static_cast<int64_t>(bus_.published().size()));

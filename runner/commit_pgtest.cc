@@ -2,7 +2,7 @@
 // answer is lost. No ack before the inbox has settled which of them it was.
 #include <gtest/gtest.h>
 
-#include "runner/cutting_proxy.h"
+#include "runner/test_cutting_proxy.h"
 #include "runner/test_wire_world.h"
 
 namespace lockstep::runner {

@@ -4,14 +4,14 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "tests/support/pg_relay.h"
 
 namespace lockstep::publisher {
 
 // A transaction pooler as PgBouncer is one, small: its clients share some sessions of Postgres, and
 // each transaction runs on the next that is free. Knows trust authentication alone, and no COPY.
-// A thread per client.
 class TransactionPooler {
  public:
   // `url`: postgresql://user@host:port/database.
@@ -19,7 +19,7 @@ class TransactionPooler {
   ~TransactionPooler();
 
   // The same database, through it.
-  const std::string& url() const { return url_; }
+  const std::string& url() const { return relay_.url(); }
 
   // False: a client keeps its session, as in a pool in session mode.
   std::atomic<bool> pools_transactions = true;
@@ -28,7 +28,6 @@ class TransactionPooler {
   int64_t queries() const { return queries_; }
 
  private:
-  void Accept();
   void Serve(int client);
   // Answers what a client has to say before its first query, and has the sessions opened.
   bool Greet(int client);
@@ -37,24 +36,18 @@ class TransactionPooler {
   int Take();
   void GiveBack(int session);
 
-  std::string host_;
-  int port_ = 0;
-  std::string url_;
-  int listener_ = -1;
-  std::thread acceptor_;
-  std::vector<std::thread> threads_;  // the acceptor's
-
   std::atomic<int64_t> queries_ = 0;
 
   std::mutex mu_;
   std::condition_variable freed_;
   bool stop_ = false;
   const size_t size_;
-  std::vector<int> clients_;
   std::vector<int> sessions_;
   std::vector<bool> busy_;
   size_t next_ = 0;
   std::string greeting_;  // of a session, up to its first ReadyForQuery
+
+  testing::PgRelay relay_;
 };
 
 }  // namespace lockstep::publisher

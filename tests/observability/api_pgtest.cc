@@ -94,11 +94,10 @@ TEST_F(ApiTest, OffsetsAreThoseOfTheDatabase) {
     return ids + (group["offset"].is_null() ? "" : std::string(group["offset"]["message_id"]));
   };
   const auto stored = [&] {
-    return pair_.feed
-        .Query(
-            "SELECT (SELECT string_agg(message_id || ' ', '' ORDER BY instance, lane) FROM "
-            "feed_state.offsets) || (SELECT message_id FROM feed_state.group_offsets)")
-        .Text(0, 0);
+    const postgres::Result row = pair_.feed.Query(
+        "SELECT (SELECT string_agg(message_id || ' ', '' ORDER BY instance, lane) FROM "
+        "feed_state.offsets) || (SELECT message_id FROM feed_state.group_offsets)");
+    return std::string(row.Text(0, 0));
   };
   ASSERT_TRUE(Await([&] { return shown() == stored(); }, "the offsets"));
   const json group = Runner("/api/offsets")["groups"][0];

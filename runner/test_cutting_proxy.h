@@ -1,10 +1,10 @@
 #pragma once
 
 #include <atomic>
-#include <list>
 #include <mutex>
 #include <string>
-#include <thread>
+
+#include "tests/support/pg_relay.h"
 
 namespace lockstep::runner {
 
@@ -14,32 +14,24 @@ class CuttingProxy {
  public:
   enum class Cut { kBeforeCommit, kDuringCommit, kAfterCommit };
 
-  // `url`: of the database, over TCP.
   explicit CuttingProxy(const std::string& url);
-  ~CuttingProxy();
 
-  const std::string& url() const { return url_; }  // the same database, through here
+  const std::string& url() const { return relay_.url(); }  // the same database, through here
   void CutNext(Cut where, int times);
   int cuts() const { return cuts_; }
 
  private:
-  void Accept();
-  void Relay(int client);
-  // Whether the connection ends here.
+  void Serve(int client);
+  // Whether the connection goes on.
   bool Forward(const std::string& bytes, int client, int server);
 
-  std::string url_;
-  int server_port_ = 0;
-  int listener_ = -1;
-  std::atomic<bool> stopping_{false};
   std::atomic<int> cuts_{0};
 
   std::mutex mu_;
   Cut where_ = Cut::kBeforeCommit;
   int left_ = 0;
 
-  std::thread accepting_;
-  std::list<std::thread> relays_;  // the accepting thread's
+  testing::PgRelay relay_;
 };
 
 }  // namespace lockstep::runner
