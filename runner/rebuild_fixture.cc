@@ -60,6 +60,7 @@ RebuildWorld::RebuildWorld(bool history) {
   options.subscription = kSubscription;
   options.lanes = 2;
   options.ack_fence = Millis(200);
+  options.ack_deadline = Millis(10'000);  // a release that the fence cuts off waits no longer
 }
 
 RebuildWorld::~RebuildWorld() {

@@ -107,6 +107,7 @@ class RestoredBackup : public ::testing::TestWithParam<Way> {
     options_.subscription = kSubscription;
     options_.lanes = 2;
     options_.ack_fence = Millis(100);
+    options_.ack_deadline = Millis(10'000);  // a release that the fence cuts off waits no longer
     options_.checkpoint_every = Millis(100);
   }
   ~RestoredBackup() override { StopLoad(); }
