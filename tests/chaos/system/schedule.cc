@@ -20,6 +20,7 @@ constexpr Card kDeck[] = {
     {Blow::kKillPublisher, "kill -9 a publisher", 7, 0, 3000},
     {Blow::kKillRunner, "kill -9 a runner", 9, 0, 3000},
     {Blow::kStopPublisher, "stop a publisher", 5, 500, 8000},
+    {Blow::kStopBusyPublisher, "stop a publisher that waits for answers", 6, 5000, 8000},
     {Blow::kStopRunner, "stop a runner", 5, 500, 8000},
     {Blow::kStopEmulator, "stop Pub/Sub", 2, 200, 2000},
     {Blow::kRestartFast, "restart Postgres, fast", 2, 0, 0},

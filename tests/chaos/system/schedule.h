@@ -12,7 +12,8 @@ namespace lockstep::chaos {
 enum class Blow {
   kKillPublisher,
   kKillRunner,
-  kStopPublisher,  // SIGSTOP, later SIGCONT
+  kStopPublisher,      // SIGSTOP, later SIGCONT
+  kStopBusyPublisher,  // while the bus owes it answers
   kStopRunner,
   kStopEmulator,
   kRestartFast,  // of Postgres

@@ -23,6 +23,8 @@ constexpr char kMissing[] =
     "SELECT count(*) FROM unnest($1::uuid[]) AS e(id) WHERE NOT EXISTS "
     "(SELECT 1 FROM feed_state.inbox i WHERE i.generation = $2 AND i.event_id = e.id)";
 
+constexpr Millis kHandsFull{400};
+
 SteadyTime Now() { return Clock::System().Steady(); }
 
 }  // namespace
@@ -77,6 +79,15 @@ void Storm::Strike(const Planned& planned) {
       return world_.runners().Kill(planned.pick, planned.lasts);
     case Blow::kStopPublisher:
       return world_.publishers().Stop(planned.pick, planned.lasts);
+    case Blow::kStopBusyPublisher:
+      // Its answers lie there when it wakes, and another has its rows by then.
+      if (world_.publishers().size() == 1) world_.publishers().Scale(0);
+      world_.publisher_bus().Stall();
+      endings_.emplace_back(Now() + kHandsFull, [this, planned] {
+        world_.publishers().Stop(planned.pick, planned.lasts);
+        world_.publisher_bus().Flow();
+      });
+      return;
     case Blow::kStopRunner:
       return world_.runners().Stop(planned.pick, planned.lasts);
     case Blow::kStopEmulator:
