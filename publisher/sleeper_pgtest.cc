@@ -95,6 +95,23 @@ TEST_F(SleeperTest, NothingIsNotifiedWhileThePublisherIsAwake) {
   EXPECT_EQ(listener->TakeNotifications()->size(), 1u);
 }
 
+TEST_F(SleeperTest, ANewPollIntervalIsFollowedAtOnce) {
+  for (int i = 1; i <= 3; ++i) Enqueue(fmt::format("k{}", i), 1);
+  db_.Run("UPDATE shop.outbox SET available_at = 'infinity'");
+  RelayOptions options = Sleepy();
+  const auto owner = StartOwner(options, nullptr, [] { return 0.999; });
+  AwaitAsleep();
+  options.poll_interval = Millis(10);
+  owner->relay->Reconfigure(options);
+  // What is due without a notification is found by the poll alone, but for the round that follows
+  // the new interval.
+  for (int i = 1; i <= 3; ++i) {
+    db_.Run(
+        fmt::format("UPDATE shop.outbox SET available_at = now() WHERE aggregate_id = 'k{}'", i));
+    ASSERT_TRUE(AwaitPublished(i)) << i;
+  }
+}
+
 TEST_F(SleeperTest, ARetryIsNotOverslept) {
   std::atomic<int> failures = 3;
   bus_.OnPublish([&](const std::string&, const pubsub::Message&) {

@@ -97,10 +97,16 @@ TEST(ReloadTest, RetentionAndTheLogLevelAreFollowed) {
       "what was published is cleaned away"));
 
   Change(pair.directory + "/runner.yaml", "pubsub:", "log: {level: debug}\npubsub:");
+  Change(pair.directory + "/runner.yaml", "max_attempts: 1",
+         "inbox_retention: 1ms\n    force_inbox_retention: true");
+  EXPECT_EQ(pair.feed.QueryInt("SELECT count(*) FROM feed_state.inbox"), 1);
   pair.runner->Signal(SIGHUP);
   ASSERT_TRUE(pair.Await(
       [&] { return pair.runner->output().find("key=log.level value=debug") != std::string::npos; },
       "the runner's answer"));
+  EXPECT_TRUE(
+      pair.Await([&] { return pair.feed.QueryInt("SELECT count(*) FROM feed_state.inbox") == 0; },
+                 "what was applied is forgotten"));
   pair.Enqueue(1, 2);
   ASSERT_TRUE(pair.Await([&] { return pair.Version(1) == 2; }, "another event"));
   for (Process* process : {pair.publisher.get(), pair.runner.get()})
