@@ -180,18 +180,22 @@ TEST_F(ServiceTest, TablesHaveSettingsOfTheirOwn) {
 TEST_F(ServiceTest, ANewLimitOfRequestsIsFollowed) {
   receiver_->Stop();  // its calls would be counted too
   PublisherConfig config = Config();
-  config.tables[0].batch_size = 1;
   config.tables[0].max_requests = 1;
+  constexpr int kTopics = 6;  // a request is of one topic
+  for (int i = 0; i < kTopics; ++i) {
+    const std::string topic = fmt::format("t{}", i);
+    config.topics[topic] = "shop.events";
+    Enqueue({.key = topic, .topic = topic});
+  }
   const auto running = Make(config);
   server_.faults().Freeze();
   ASSERT_TRUE(running->service->Start().ok());
-  for (int i = 0; i < 6; ++i) Enqueue(fmt::format("k{}", i), 1);
-  ASSERT_TRUE(AwaitRows("lock_token IS NOT NULL", 6));
-  config.tables[0].max_requests = 4;
+  ASSERT_TRUE(AwaitWaiting(1));
+  config.tables[0].max_requests = kTopics;
   running->service->Reload(config);
-  EXPECT_TRUE(AwaitWaiting(4));
+  EXPECT_TRUE(AwaitWaiting(kTopics));
   server_.faults().Thaw();
-  EXPECT_TRUE(AwaitRows("published_at IS NOT NULL", 6));
+  EXPECT_TRUE(AwaitRows("published_at IS NOT NULL", kTopics));
 }
 
 TEST_F(ServiceTest, RunsWithThePublishersRightsAlone) {
