@@ -23,6 +23,16 @@ class HousekeeperTest : public OutboxTest {
         postgres::Params().Add(old));
   }
 
+  // Into shop.deletes, how many rows each DELETE takes.
+  void NoteDeletes() {
+    db_.Run(
+        "CREATE TABLE shop.deletes (rows int); CREATE FUNCTION shop.note() RETURNS trigger "
+        "LANGUAGE plpgsql AS $$ BEGIN INSERT INTO shop.deletes SELECT count(*) FROM gone; RETURN "
+        "NULL; END $$; "
+        "CREATE TRIGGER note AFTER DELETE ON shop.outbox REFERENCING OLD TABLE AS gone FOR EACH "
+        "STATEMENT EXECUTE FUNCTION shop.note()");
+  }
+
   bool AwaitEmpty() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (Count("true") > 0) {
@@ -55,13 +65,7 @@ class HousekeeperTest : public OutboxTest {
 
 TEST_F(HousekeeperTest, DeletesAllThatIsOldInBoundedBatches) {
   Publish(10, 7);
-  // Every DELETE is bounded: a trigger counts what each one takes.
-  db_.Run(
-      "CREATE TABLE shop.deletes (rows int); CREATE FUNCTION shop.note() RETURNS trigger LANGUAGE "
-      "plpgsql AS $$ BEGIN INSERT INTO shop.deletes SELECT count(*) FROM gone; RETURN NULL; END "
-      "$$; "
-      "CREATE TRIGGER note AFTER DELETE ON shop.outbox REFERENCING OLD TABLE AS gone FOR EACH "
-      "STATEMENT EXECUTE FUNCTION shop.note()");
+  NoteDeletes();
   CleanerOptions options;
   options.batch_size = 3;
   ASSERT_TRUE(Make(options)->Round().ok());
@@ -149,7 +153,8 @@ TEST_F(HousekeeperTest, CountsOnAScheduleOfItsOwn) {
   }));
 }
 
-TEST_F(HousekeeperTest, ANewRetentionAndIntervalAreFollowedAtOnce) {
+TEST_F(HousekeeperTest, NewSettingsAreFollowedAtOnce) {
+  NoteDeletes();
   CleanerOptions options;
   options.interval = options.retention = std::chrono::hours(1'000);
   const auto housekeeper = Make(options);
@@ -160,8 +165,17 @@ TEST_F(HousekeeperTest, ANewRetentionAndIntervalAreFollowedAtOnce) {
   }
   Publish(5, 5);
   options.retention = Millis(0);
+  options.batch_size = 2;
   housekeeper->Reconfigure(options);
   ASSERT_TRUE(AwaitEmpty());
+  EXPECT_EQ(db_.QueryInt("SELECT max(rows) FROM shop.deletes"), 2);
+
+  Enqueue("dead", 1);
+  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");
+  options.dead_retention = Millis(1);
+  housekeeper->Reconfigure(options);
+  ASSERT_TRUE(AwaitEmpty());
+
   options.interval = Millis(10);
   housekeeper->Reconfigure(options);
   // The round at once may clean the first of these, not both.
