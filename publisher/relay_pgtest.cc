@@ -186,7 +186,6 @@ TEST_F(RelayTest, NewRetrySettingsCountForTopicsOutOfReach) {
   const auto owner = StartOwner(options);
   Recorder& events = owner->events;
   ASSERT_TRUE(events.Await([&] { return !events.pauses.empty(); }));
-  EXPECT_EQ(events.pauses.back(), Millis(20));
   options.retry.base = options.retry.cap = Millis(30);
   owner->relay->Reconfigure(options);
   EXPECT_TRUE(events.Await([&] { return events.pauses.back() == Millis(30); }));

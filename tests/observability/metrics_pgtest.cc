@@ -239,8 +239,8 @@ TEST(UnrelayedOutbox, IsCountedToo) {
   pair.Enqueue(1, 1);
   EXPECT_TRUE(pair.Await(
       [&] {
-        return pair.Metric(pair.publisher_url,
-                           R"(outbox_pending{table="catalog.video_outbox"})") == 1;
+        return pair.Metric(pair.publisher_url, R"(outbox_pending{table="catalog.video_outbox"})") ==
+               1;
       },
       "outbox_pending"));
 }
