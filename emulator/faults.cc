@@ -92,6 +92,11 @@ void Faults::Thaw() {
   if (on_thaw) on_thaw();
 }
 
+size_t Faults::Waiting() const {
+  std::scoped_lock lock(mu_);
+  return frozen_tasks_.size();
+}
+
 absl::Status Faults::CheckCall(std::string_view method) {
   std::scoped_lock lock(mu_);
   for (auto it = refusals_.begin(); it != refusals_.end(); ++it) {

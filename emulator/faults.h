@@ -72,6 +72,8 @@ class Faults {
   // While frozen, calls wait and streams deliver nothing. Thaw answers what has waited.
   void Freeze();
   void Thaw();
+  // How many calls wait for that.
+  size_t Waiting() const;
 
   // For the services:
   absl::Status CheckCall(std::string_view method);  // the status to refuse it with, or OK

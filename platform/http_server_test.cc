@@ -70,13 +70,13 @@ TEST_F(HttpServerTest, TurnsAThrowingHandlerIntoAnAnswer) {
 // A connection that a test holds open. Reads and writes wait for ten seconds at most.
 class Client {
  public:
-  explicit Client(int port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(int port, const char* host = "127.0.0.1") : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval patience{.tv_sec = 10, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = inet_addr(host);
     connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
   }
   ~Client() { close(fd_); }
@@ -169,6 +169,10 @@ TEST_F(HttpServerTest, RefusesAHeadThatIsTooLarge) {
 
 TEST_F(HttpServerTest, IsBoundToLoopbackUnlessToldOtherwise) {
   EXPECT_THAT(server_.url(), StartsWith("http://127.0.0.1:"));
+  EXPECT_FALSE(Client(server_.port(), "127.0.0.2").connected());
+  HttpServer open(HttpOptions{.address = "0.0.0.0"});
+  ASSERT_TRUE(open.Start().ok());
+  EXPECT_TRUE(Client(open.port(), "127.0.0.2").connected());
 }
 
 TEST_F(HttpServerTest, StopsAndCanBeStoppedTwice) {

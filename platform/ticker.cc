@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-Ticker::Ticker(Millis every, std::function<void()> round, First first)
-    : every_(every), round_(std::move(round)), first_(first) {}
+Ticker::Ticker(Millis every, std::function<void()> round)
+    : every_(every), round_(std::move(round)) {}
 
 Ticker::~Ticker() { Stop(); }
 
@@ -37,7 +37,6 @@ bool Ticker::Wait() {
 }
 
 void Ticker::Run() {
-  if (first_ == First::kLater && Wait()) return;
   do {
     try {
       round_();

@@ -14,9 +14,7 @@ namespace lockstep {
 // one tried. Stop waits for the round that is under way.
 class Ticker final : public Service {
  public:
-  enum class First { kAtOnce, kLater };  // the first round: at Start, or an interval after it
-
-  Ticker(Millis every, std::function<void()> round, First first = First::kAtOnce);
+  Ticker(Millis every, std::function<void()> round);
   ~Ticker() override;
 
   absl::Status Start() override;
@@ -28,7 +26,6 @@ class Ticker final : public Service {
 
   const Millis every_;
   const std::function<void()> round_;
-  const First first_;
   std::mutex life_mu_;  // Start against Stop; held while joining
   bool started_ = false;
   std::thread thread_;

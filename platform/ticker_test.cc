@@ -28,15 +28,6 @@ TEST(Ticker, GoesRoundUntilItIsStoppedWhateverARoundThrows) {
   EXPECT_EQ(rounds, then);
 }
 
-TEST(Ticker, CanLeaveOutTheFirstRound) {
-  std::atomic<int> rounds = 0;
-  Ticker ticker(
-      Millis(3'600'000), [&] { ++rounds; }, Ticker::First::kLater);
-  ASSERT_TRUE(ticker.Start().ok());
-  ticker.Stop();
-  EXPECT_EQ(rounds, 0);
-}
-
 TEST(Ticker, HasTheLifeOfAService) {
   testing::StressService([] { return std::make_unique<Ticker>(Millis(1), [] {}); });
 }

@@ -33,6 +33,10 @@ class Dispatcher {
   // that key is under way. Must not wait for the delivery. `table` names the outbox.
   virtual void Dispatch(const std::string& table, const std::string& topic,
                         std::vector<RowPtr> rows, Done done) = 0;
+
+  // The relay of `table` may have so many requests under way from now on: for those that keep to
+  // the limit too.
+  virtual void SetMaxRequests(const std::string& /*table*/, int /*requests*/) {}
 };
 
 }  // namespace lockstep::publisher

@@ -59,12 +59,11 @@ void Housekeeper::Run() {
   const auto now = [] { return Clock::System().Steady(); };
   SteadyTime last_kept;
   SteadyTime next_count;
-  bool first = true;
+  bool at_once = true;
   while (!Stopped()) {
     const SteadyTime began = now();
-    const bool keep = first || began - last_kept >= options().interval;
-    const bool count = first || began >= next_count;
-    first = false;
+    const bool keep = at_once || began - last_kept >= options().interval;
+    const bool count = at_once || began >= next_count;
     if (keep) last_kept = began;
     if (keep || count) {
       if (const absl::Status done = Round(keep, count); !done.ok()) {
@@ -77,7 +76,7 @@ void Housekeeper::Run() {
     std::unique_lock lock(mu_);
     const SteadyTime next = std::min(next_count, last_kept + options_.interval);
     changed_.wait_until(lock, next, [this] { return stop_ || reconfigured_; });
-    reconfigured_ = false;
+    at_once = std::exchange(reconfigured_, false);
   }
 }
 

@@ -44,7 +44,7 @@ class Housekeeper : public Service {
   absl::Status Start() override;
   void Stop() override;
 
-  // Takes interval, retentions and batch size from `fresh`, from the next round on. Any thread.
+  // Takes interval, retentions and batch size from `fresh`; the next round is at once. Any thread.
   void Reconfigure(const CleanerOptions& fresh);
 
   // Both over all tables, now, on the caller's thread. REQUIRES: not started.

@@ -23,6 +23,25 @@ class HousekeeperTest : public OutboxTest {
         postgres::Params().Add(old));
   }
 
+  // Into shop.deletes, how many rows each DELETE takes.
+  void NoteDeletes() {
+    db_.Run(
+        "CREATE TABLE shop.deletes (rows int); CREATE FUNCTION shop.note() RETURNS trigger "
+        "LANGUAGE plpgsql AS $$ BEGIN INSERT INTO shop.deletes SELECT count(*) FROM gone; RETURN "
+        "NULL; END $$; "
+        "CREATE TRIGGER note AFTER DELETE ON shop.outbox REFERENCING OLD TABLE AS gone FOR EACH "
+        "STATEMENT EXECUTE FUNCTION shop.note()");
+  }
+
+  bool AwaitEmpty() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (Count("true") > 0) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
   std::unique_ptr<Housekeeper> Make(const CleanerOptions& options,
                                     std::vector<Housekeeper::Task> tasks = {{kTable, true, true}},
                                     Millis count_every = Millis(60'000)) {
@@ -46,13 +65,7 @@ class HousekeeperTest : public OutboxTest {
 
 TEST_F(HousekeeperTest, DeletesAllThatIsOldInBoundedBatches) {
   Publish(10, 7);
-  // Every DELETE is bounded: a trigger counts what each one takes.
-  db_.Run(
-      "CREATE TABLE shop.deletes (rows int); CREATE FUNCTION shop.note() RETURNS trigger LANGUAGE "
-      "plpgsql AS $$ BEGIN INSERT INTO shop.deletes SELECT count(*) FROM gone; RETURN NULL; END "
-      "$$; "
-      "CREATE TRIGGER note AFTER DELETE ON shop.outbox REFERENCING OLD TABLE AS gone FOR EACH "
-      "STATEMENT EXECUTE FUNCTION shop.note()");
+  NoteDeletes();
   CleanerOptions options;
   options.batch_size = 3;
   ASSERT_TRUE(Make(options)->Round().ok());
@@ -140,9 +153,10 @@ TEST_F(HousekeeperTest, CountsOnAScheduleOfItsOwn) {
   }));
 }
 
-TEST_F(HousekeeperTest, ANewIntervalIsFollowedAtOnce) {
+TEST_F(HousekeeperTest, NewSettingsAreFollowedAtOnce) {
+  NoteDeletes();
   CleanerOptions options;
-  options.interval = Millis(3'600'000);
+  options.interval = options.retention = std::chrono::hours(1'000);
   const auto housekeeper = Make(options);
   ASSERT_TRUE(housekeeper->Start().ok());
   {
@@ -150,9 +164,25 @@ TEST_F(HousekeeperTest, ANewIntervalIsFollowedAtOnce) {
     ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return rounds_ > 0; }));
   }
   Publish(5, 5);
+  options.retention = Millis(0);
+  options.batch_size = 2;
+  housekeeper->Reconfigure(options);
+  ASSERT_TRUE(AwaitEmpty());
+  EXPECT_EQ(db_.QueryInt("SELECT max(rows) FROM shop.deletes"), 2);
+
+  Enqueue("dead", 1);
+  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");
+  options.dead_retention = Millis(1);
+  housekeeper->Reconfigure(options);
+  ASSERT_TRUE(AwaitEmpty());
+
   options.interval = Millis(10);
   housekeeper->Reconfigure(options);
-  while (Count("true") > 0) std::this_thread::yield();
+  // The round at once may clean the first of these, not both.
+  for (int time = 0; time < 2; ++time) {
+    Publish(5, 5);
+    ASSERT_TRUE(AwaitEmpty());
+  }
 }
 
 TEST_F(HousekeeperTest, IsAServiceLikeAnyOther) {

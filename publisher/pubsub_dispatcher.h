@@ -34,6 +34,9 @@ class PubsubDispatcher : public Dispatcher {
 
   void Dispatch(const std::string& table, const std::string& topic, std::vector<RowPtr> rows,
                 Done done) override;
+  void SetMaxRequests(const std::string& table, int requests) override {
+    publishers_.at(table)->SetMaxRequests(requests);
+  }
 
  private:
   const TopicMap topics_;

@@ -303,20 +303,28 @@ absl::Status Relay::Rest() {
 }
 
 void Relay::Reconfigure(const RelayOptions& fresh) {
-  std::scoped_lock lock(mu_);
-  new_options_ = fresh;
+  {
+    std::scoped_lock lock(mu_);
+    new_options_ = fresh;
+  }
+  mailbox_->Wake();
 }
 
 void Relay::FollowOptions() {
-  std::scoped_lock lock(mu_);
-  if (!new_options_.has_value()) return;
-  options_.batch_size = new_options_->batch_size;
-  options_.max_in_flight = new_options_->max_in_flight;
-  options_.max_requests = new_options_->max_requests;
-  options_.retry = new_options_->retry;
-  options_.poll_interval = new_options_->poll_interval;
+  std::optional<RelayOptions> fresh;
+  {
+    std::scoped_lock lock(mu_);
+    fresh.swap(new_options_);
+  }
+  if (!fresh.has_value()) return;
+  options_.batch_size = fresh->batch_size;
+  options_.max_in_flight = fresh->max_in_flight;
+  options_.max_requests = fresh->max_requests;
+  options_.retry = fresh->retry;
+  options_.poll_interval = fresh->poll_interval;
+  dispatcher_.SetMaxRequests(options_.table, options_.max_requests);
+  pauses_.SetPolicy(options_.retry);
   sleeper_.SetLongestPoll(options_.poll_interval);
-  new_options_.reset();
 }
 
 void Relay::TakeShards() {

@@ -63,6 +63,16 @@ class ServiceTest : public PublishersTest {
     return running;
   }
 
+  // Until so many calls wait at the frozen emulator.
+  bool AwaitWaiting(size_t calls) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (server_.faults().Waiting() != calls) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
   // A topic whose messages are protobuf, and what it got.
   void CreateSchemaTopic(testing::CollectingSink& sink) {
     pubsub::Schema schema;
@@ -164,6 +174,28 @@ TEST_F(ServiceTest, TablesHaveSettingsOfTheirOwn) {
   EXPECT_EQ(db_.QueryInt("SELECT shards FROM lockstep.outboxes WHERE outbox = "
                          "'other.outbox'::regclass"),
             4);
+}
+
+// The relay and the transport both keep to it.
+TEST_F(ServiceTest, ANewLimitOfRequestsIsFollowed) {
+  receiver_->Stop();  // its calls would be counted too
+  PublisherConfig config = Config();
+  config.tables[0].max_requests = 1;
+  constexpr int kTopics = 6;  // a request is of one topic
+  for (int i = 0; i < kTopics; ++i) {
+    const std::string topic = fmt::format("t{}", i);
+    config.topics[topic] = "shop.events";
+    Enqueue({.key = topic, .topic = topic});
+  }
+  const auto running = Make(config);
+  server_.faults().Freeze();
+  ASSERT_TRUE(running->service->Start().ok());
+  ASSERT_TRUE(AwaitWaiting(1));
+  config.tables[0].max_requests = kTopics;
+  running->service->Reload(config);
+  EXPECT_TRUE(AwaitWaiting(kTopics));
+  server_.faults().Thaw();
+  EXPECT_TRUE(AwaitRows("published_at IS NOT NULL", kTopics));
 }
 
 TEST_F(ServiceTest, RunsWithThePublishersRightsAlone) {

@@ -18,7 +18,7 @@ constexpr RetryPolicy kWriterPolicy{
 RetryPolicy PollPolicy(Millis floor, Millis cap) {
   RetryPolicy policy;
   policy.max_attempts = 0;
-  policy.base = std::min(floor, cap);
+  policy.base = floor;
   policy.cap = cap;
   policy.jitter = RetryPolicy::Jitter::kFull;
   return policy;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <random>
 #include <thread>
 
@@ -93,6 +94,21 @@ TEST_F(SleeperTest, NothingIsNotifiedWhileThePublisherIsAwake) {
   ASSERT_TRUE(AwaitPublished(2));
   ASSERT_TRUE(listener->Execute("SELECT 1").ok());
   EXPECT_EQ(listener->TakeNotifications()->size(), 1u);
+}
+
+TEST_F(SleeperTest, ANewPollIntervalIsFollowedAtOnce) {
+  RelayOptions options = Sleepy();
+  const auto owner = StartOwner(options, nullptr, [] { return 0.999; });
+  AwaitAsleep();
+  options.poll_interval = Millis(10);
+  owner->relay->Reconfigure(options);
+  // Two looks each: more than falling asleep and following the interval take.
+  auto looks = std::async(std::launch::async, [&] {
+    for (int i = 0; i < 4; ++i) owner->relay->WaitUntilDrained().IgnoreError();
+  });
+  const auto looked = looks.wait_for(std::chrono::seconds(20));
+  owner->relay->Stop();
+  EXPECT_EQ(looked, std::future_status::ready);
 }
 
 TEST_F(SleeperTest, ARetryIsNotOverslept) {

@@ -16,6 +16,9 @@ class TopicPauses {
   TopicPauses(RetryPolicy policy, Backoff::Random random)
       : policy_(policy), random_(std::move(random)) {}
 
+  // For pauses that begin from now on.
+  void SetPolicy(const RetryPolicy& policy) { policy_ = policy; }
+
   // The pause, or nothing if the topic is paused already.
   std::optional<Millis> Pause(const std::string& topic, SteadyTime now);
   void Reached(const std::string& topic);

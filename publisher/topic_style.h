@@ -19,6 +19,9 @@ class VersionedTopicsOnly : public Dispatcher {
 
   void Dispatch(const std::string& table, const std::string& topic, std::vector<RowPtr> rows,
                 Done done) override;
+  void SetMaxRequests(const std::string& table, int requests) override {
+    next_.SetMaxRequests(table, requests);
+  }
 
  private:
   Dispatcher& next_;

@@ -31,6 +31,9 @@ class Publisher {
   // `topic` is a full name, projects/P/topics/T. Split into as many requests as the limits demand.
   // A request that the server refuses as a whole fails each of its messages with that status.
   virtual void Publish(const std::string& topic, std::vector<Message> messages, Done done) = 0;
+
+  // Another max_requests_in_flight, from the next request on.
+  virtual void SetMaxRequests(int requests) = 0;
 };
 
 }  // namespace lockstep::pubsub

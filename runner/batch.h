@@ -1,7 +1,9 @@
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,11 +31,13 @@ enum class Ending {
 };
 
 struct BatchResult {
-  SteadyTime commit_began;      // its acks count from here
-  std::vector<Ending> endings;  // one per item, in their order
-  int released = 0;             // parked events that were applied along
-  int gaps = 0;                 // of the parked ones, those that miss a predecessor
-  int dead = 0;                 // released ones included
+  SteadyTime commit_began;                                  // its acks count from here
+  std::vector<Ending> endings;                              // one per item, in their order
+  int released = 0;                                         // parked events that were applied along
+  std::deque<Inbound> loaded;                               // out of parking …
+  std::vector<std::pair<const Inbound*, Ending>> unparked;  // … and those that wait no more
+  int gaps = 0;  // of the parked ones, those that miss a predecessor
+  int dead = 0;  // released ones included
   // Rolled back, because items turned out to be poison and such goes back to the bus: they carry it
   // now, run again without them.
   bool rolled_back = false;

@@ -76,7 +76,9 @@ absl::Status BatchRun::Finish(BatchResult& result) {
   RETURN_IF_ERROR(PlanKeys(result));
   Collect(result);
   RETURN_IF_ERROR(Apply(result));
-  return Write(result);
+  RETURN_IF_ERROR(Write(result));
+  result.loaded = std::move(loaded_);
+  return absl::OkStatus();
 }
 
 // A chain that holds nothing unusual can be settled by the statement that locks it.
@@ -200,8 +202,8 @@ void BatchRun::MapParked(Inbound& item, bool first) const {
 
 void BatchRun::End(const Entry& entry, Ending ending, BatchResult& result) const {
   if (entry.parked_before()) {
-    if (ending == Ending::kDead) return;
-    ++result.released;
+    result.unparked.emplace_back(entry.item, ending);
+    if (ending != Ending::kDead) ++result.released;
   } else {
     result.endings[entry.index] = ending;
   }

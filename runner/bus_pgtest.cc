@@ -216,8 +216,8 @@ TEST(GroupLife, LetsNoServiceReadTheOthersState) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 1);
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.dead_letters"), 1);
   InboxCleaner cleaner({.database = world.database.UrlAs(feed), .state_schema = "feed_state"},
-                       {{ConsumerGroup("feed"), Millis(0)}});
-  EXPECT_EQ(*cleaner.CleanOnce(), 3);
+                       nullptr);
+  EXPECT_EQ(*cleaner.CleanOnce({{ConsumerGroup("feed"), Millis(0)}}), 3);
   group.Stop();
 
   const auto as_feed = postgres::Connection::Open({.url = world.database.UrlAs(feed)});
@@ -273,17 +273,17 @@ TEST(InboxCleaner, ForgetsWhatIsPastItsRetentionAndNothingElse) {
       "VALUES ('other', 1, 999, 's');"
       "INSERT INTO feed_state.inbox SELECT 999, gen_random_uuid(), now() - interval '2 days'");
   InboxCleaner cleaner(
-      {.database = world.database.url(), .state_schema = "feed_state", .batch = 10},
-      {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}});
-  EXPECT_EQ(*cleaner.CleanOnce(), 25);
+      {.database = world.database.url(), .state_schema = "feed_state", .batch = 10}, nullptr);
+  const std::vector<InboxRetention> a_day = {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
+  EXPECT_EQ(*cleaner.CleanOnce(a_day), 25);
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 2);
-  EXPECT_EQ(*cleaner.CleanOnce(), 0);
+  EXPECT_EQ(*cleaner.CleanOnce(a_day), 0);
 }
 
 TEST(InboxCleaner, HasTheLifeOfAService) {
   testing::StressService([] {
     return std::make_unique<InboxCleaner>(InboxCleaner::Options{.database = "host=127.0.0.1"},
-                                          std::vector<InboxCleaner::Retention>());
+                                          [] { return std::vector<InboxRetention>(); });
   });
 }
 

@@ -30,8 +30,11 @@ class Operator {
     const auto under = epochs_.Load(*connection_);
     auto result =
         batch_.Resolve(*connection_, *under, {.id = id, .replay = replay, .operator_name = "ann"});
-    for (auto rest = result; rest.ok() && !rest->unfinished.empty();) {
-      rest = batch_.Release(*connection_, *under, rest->unfinished);
+    auto rest = result.ok() ? result->unfinished : std::vector<std::string>();
+    while (!rest.empty()) {
+      const auto released = batch_.Release(*connection_, *under, rest);
+      if (!released.ok()) break;
+      rest = released->unfinished;
     }
     return result;
   }

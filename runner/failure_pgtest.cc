@@ -329,6 +329,7 @@ TEST(Failure, RefusesAnInboxThatForgetsSoonerThanTheSubscription) {
   const auto group = world.NewGroup();
   ASSERT_TRUE(world.Await([&] { return group->status().state == GroupState::kHalted; }));
   EXPECT_THAT(group->status().reason, HasSubstr("inbox_retention"));
+  EXPECT_EQ(group->inbox_retention(), Millis(0)) << "nothing is forgotten meanwhile";
   world.options.force_inbox_retention = true;
   const auto forced = world.NewGroup("forced");
   EXPECT_TRUE(world.Await([&] { return forced->status().ready(); }));

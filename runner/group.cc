@@ -6,6 +6,7 @@
 #include "platform/status.h"
 #include "runner/epoch_log.h"
 #include "runner/health.h"
+#include "runner/lane_log.h"
 
 namespace lockstep::runner {
 namespace {
@@ -100,6 +101,8 @@ void Group::FollowOptions() {
   options_.linger = fresh_options_->linger;
   options_.max_attempts = fresh_options_->max_attempts;
   options_.transient_tries = fresh_options_->transient_tries;
+  options_.inbox_retention = fresh_options_->inbox_retention;
+  options_.force_inbox_retention = fresh_options_->force_inbox_retention;
   fresh_options_.reset();
 }
 
@@ -204,6 +207,7 @@ void Group::RunSession(ReadyToRun ready) {
     std::lock_guard lock(mu_);
     session_ = session;
     under_ = ready.under;
+    inbox_retention_ = options_.inbox_retention;
   }
   Session::End end = Session::End::kRunning;
   const int64_t before = metrics_.handled();
@@ -262,7 +266,10 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::
   if (!released.ok()) {
     log::Warning("parked events that are due could not be released",
                  {{"group", options_.name}, {"error", released.status()}});
-  } else if (released->released > 0) {
+    return;
+  }
+  LogUnparked(options_.name, *released);
+  if (released->released > 0) {
     log::Info("released parked events that were left due",
               {{"group", options_.name}, {"events", released->released}});
   }
@@ -316,6 +323,11 @@ GroupStatus Group::status() const {
     status.lanes = session->lanes();
   }
   return status;
+}
+
+Millis Group::inbox_retention() const {
+  std::lock_guard lock(mu_);
+  return inbox_retention_;
 }
 
 bool Group::DrainedFor(Millis quiet) const {

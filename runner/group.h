@@ -48,14 +48,17 @@ class Group : public Service {
   absl::Status Start() override;
   void Stop() override;
 
-  // Takes batch sizes, limits, tries and linger from `fresh`, from the next round on: what is in
-  // hand is finished first. Everything else in it is left alone. From any thread.
+  // Takes batch sizes, limits, tries, linger and retention from `fresh`, from the next round on:
+  // what is in hand is finished first. Everything else in it is left alone. From any thread.
   void Reconfigure(const GroupOptions& fresh);
 
   GroupStatus status() const;
   // Connected, nothing in hand, and nothing came for so long: what --once waits for.
   bool DrainedFor(Millis quiet) const;
-  const GroupOptions& options() const { return options_; }
+  const std::string& name() const { return options_.name; }
+  // How long an event is remembered: what the last session began with, for its subscription was
+  // asked whether that is long enough. 0 = there was none yet.
+  Millis inbox_retention() const;
   SeekPerformer& seek_performer() { return start_.seek_performer(); }
 
  private:
@@ -90,7 +93,8 @@ class Group : public Service {
   mutable std::mutex mu_;
   GroupState state_ = GroupState::kStarting;
   std::string reason_;
-  offsets::GroupEpoch under_;         // written by the group's thread
+  offsets::GroupEpoch under_;  // written by the group's thread
+  Millis inbox_retention_{0};
   std::shared_ptr<Session> session_;  // shared with status(), which may look while it ends
   bool for_good_ = false;             // halted until a restart
   SteadyTime next_look_for_left_;

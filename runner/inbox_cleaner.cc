@@ -1,5 +1,6 @@
 #include "runner/inbox_cleaner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/log.h"
@@ -8,6 +9,8 @@
 
 namespace lockstep::runner {
 namespace {
+
+constexpr Millis kLook{1'000};
 
 // The BRIN index finds the pages; rows of another group on them are left alone.
 constexpr std::string_view kInbox = R"(
@@ -49,13 +52,12 @@ std::string OfTable(const char* table) {
 
 }  // namespace
 
-InboxCleaner::InboxCleaner(Options options, std::vector<Retention> groups)
+InboxCleaner::InboxCleaner(Options options, Groups groups)
     : options_(std::move(options)),
       groups_(std::move(groups)),
       inbox_(offsets::StateSchema(options_.state_schema), "clean_inbox", kInbox),
       tombstones_(offsets::StateSchema(options_.state_schema), "clean_tombstones", kTombstones),
-      ticker_(
-          options_.interval, [this] { Round(); }, Ticker::First::kLater) {}
+      ticker_(std::min(kLook, options_.interval), [this] { Round(); }) {}
 
 InboxCleaner::~InboxCleaner() { Stop(); }
 
@@ -67,18 +69,23 @@ void InboxCleaner::Stop() {
 }
 
 void InboxCleaner::Round() {
-  const auto cleaned = CleanOnce();
+  const SteadyTime now = Clock::System().Steady();
+  std::vector<InboxRetention> groups = groups_();
+  if (groups == cleaned_ && now < next_round_) return;
+  cleaned_ = std::move(groups);
+  next_round_ = now + options_.interval;
+  const auto cleaned = CleanOnce(cleaned_);
   // The groups say it loudly when the database is down; this only comes again later.
   if (!cleaned.ok()) log::Debug("the inbox was not cleaned", {{"error", cleaned.status()}});
   if (cleaned.ok() && *cleaned > 0) log::Info("inbox cleaned", {{"rows", *cleaned}});
 }
 
-absl::StatusOr<int64_t> InboxCleaner::CleanOnce() {
+absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention>& groups) {
   ASSIGN_OR_RETURN(const auto connection,
                    postgres::Connection::Open(
                        {.url = options_.database, .application_name = "lockstep-runner cleaner"}));
   int64_t rows = 0;
-  for (const Retention& group : groups_) {
+  for (const InboxRetention& group : groups) {
     ASSIGN_OR_RETURN(const int64_t gone, Repeat(*connection, inbox_, group));
     rows += gone;
     RETURN_IF_ERROR(Repeat(*connection, tombstones_, group).status());
@@ -114,7 +121,7 @@ absl::StatusOr<int64_t> InboxCleaner::CleanRetired(postgres::Connection& connect
 
 absl::StatusOr<int64_t> InboxCleaner::Repeat(postgres::Connection& connection,
                                              const postgres::Statement& statement,
-                                             const Retention& group) {
+                                             const InboxRetention& group) {
   int64_t total = 0;
   while (!stop_.stop_requested()) {
     ASSIGN_OR_RETURN(

@@ -160,6 +160,7 @@ void Lane::OnCommitted(std::span<Inbound* const> items, const BatchResult& resul
     tokens.push_back(std::exchange(item.token, {}));
     if (newest == nullptr || newest->publish_time < item.publish_time) newest = &item;
   }
+  LogUnparked(parts_.options.name, result);
   parts_.acks.Ack(std::move(tokens), result.commit_began);
   parts_.metrics.Committed(items, result, now, std::chrono::duration<double>(took).count());
   began_ = Clock::System().Steady();
@@ -179,7 +180,10 @@ void Lane::OnCommitted(std::span<Inbound* const> items, const BatchResult& resul
 
 void Lane::OnGivenBack(std::span<Inbound* const> items) {
   std::vector<pubsub::AckToken> tokens;
-  for (Inbound* item : items) tokens.push_back(std::exchange(item->token, {}));
+  for (Inbound* item : items) {
+    if (item->poison) LogGivenBack(parts_.options.name, *item);
+    tokens.push_back(std::exchange(item->token, {}));
+  }
   parts_.acks.GiveBack(std::move(tokens));
 }
 

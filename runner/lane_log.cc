@@ -31,17 +31,21 @@ std::string_view Trace(const Inbound& item) {
   return found == item.event.attributes.end() ? std::string_view() : TraceId(found->second);
 }
 
+void LogPoison(std::string_view what, const std::string& group, const Inbound& item) {
+  log::Warning(what, {{"group", group},
+                      {"message_id", item.message_id},
+                      {"event_id", item.event.event_id},
+                      {"ordering_key", item.ordering_key},
+                      log::IfAny("trace_id", Trace(item)),
+                      {"code", item.poison ? item.poison->code : ""},
+                      {"reason", item.poison ? item.poison->reason : ""}});
+}
+
 }  // namespace
 
 void LogEnding(const std::string& group, const Inbound& item, Ending ending) {
   if (ending == Ending::kDead) {
-    log::Warning("dead letter", {{"group", group},
-                                 {"message_id", item.message_id},
-                                 {"event_id", item.event.event_id},
-                                 {"ordering_key", item.ordering_key},
-                                 log::IfAny("trace_id", Trace(item)),
-                                 {"code", item.poison ? item.poison->code : ""},
-                                 {"reason", item.poison ? item.poison->reason : ""}});
+    LogPoison("dead letter", group, item);
   } else if (log::CurrentLevel() == log::Level::kDebug) {  // the fields cost more than the test
     log::Debug("committed", {{"group", group},
                              {"message_id", item.message_id},
@@ -50,6 +54,14 @@ void LogEnding(const std::string& group, const Inbound& item, Ending ending) {
                              log::IfAny("trace_id", Trace(item)),
                              {"ending", Name(ending)}});
   }
+}
+
+void LogUnparked(const std::string& group, const BatchResult& result) {
+  for (const auto& [item, ending] : result.unparked) LogEnding(group, *item, ending);
+}
+
+void LogGivenBack(const std::string& group, const Inbound& item) {
+  LogPoison("given back: it can't be applied", group, item);
 }
 
 void LogOffsetSaved(const std::string& group, const Inbound& newest, Millis lag,

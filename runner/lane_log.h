@@ -12,6 +12,12 @@ namespace lockstep::runner {
 // A dead letter is a warning; the others are told when debugging.
 void LogEnding(const std::string& group, const Inbound& item, Ending ending);
 
+// The same for those that had been parked.
+void LogUnparked(const std::string& group, const BatchResult& result);
+
+// A message that can't be applied, where the dead letters are the bus's own.
+void LogGivenBack(const std::string& group, const Inbound& item);
+
 void LogOffsetSaved(const std::string& group, const Inbound& newest, Millis lag,
                     const std::string& by);
 

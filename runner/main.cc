@@ -49,10 +49,16 @@ class StopDeadline {
 };
 
 // What a running runner follows; the rest of a change needs a restart.
-const std::vector<std::string> kFollowed = {
-    "max_batch", "max_batch_bytes", "max_outstanding_messages", "max_outstanding_bytes",
-    "linger",    "max_attempts",    "transient_tries",          "inbox_retention",
-    "log.level"};
+const std::vector<std::string> kFollowed = {"max_batch",
+                                            "max_batch_bytes",
+                                            "max_outstanding_messages",
+                                            "max_outstanding_bytes",
+                                            "linger",
+                                            "max_attempts",
+                                            "transient_tries",
+                                            "inbox_retention",
+                                            "force_inbox_retention",
+                                            "log.level"};
 
 void Reload(const lockstep::Config::Sources& sources, lockstep::RunningConfig& running,
             lockstep::runner::Runner& runner) {

@@ -73,7 +73,6 @@ absl::Status Runner::Start() {
                                           .transport = *transport_,
                                           .metrics = *metrics_,
                                           .health = options_.health});
-  std::vector<InboxCleaner::Retention> retentions;
   for (ConfiguredGroup& group : options_.groups) {
     // As a command on the page can name it from anywhere.
     if (const std::string& file = group.declaration->file; !file.empty()) {
@@ -81,13 +80,12 @@ absl::Status Runner::Start() {
     }
     group.options.subscription =
         pubsub::SubscriptionName(options_.pubsub.project, group.options.subscription);
-    retentions.push_back({ConsumerGroup(group.options.name), group.options.inbox_retention});
     groups_.push_back(std::make_unique<Group>(
         group.options, std::move(group.declaration->projector), *environment_));
   }
   cleaner_ = std::make_unique<InboxCleaner>(
       InboxCleaner::Options{.database = options_.database, .state_schema = options_.state_schema},
-      std::move(retentions));
+      [this] { return Retentions(); });
   reporter_ =
       std::make_unique<StatusReporter>(StatusReporter::Parts{.database = options_.database,
                                                              .state_schema = options_.state_schema,
@@ -124,22 +122,20 @@ void Runner::Reload(const RunnerOptions& fresh, const RunningConfig& config) {
   std::lock_guard lock(stop_mu_);
   if (stopped_ || !cleaner_) return;
   reporter_->SetConfig(config);
-  std::vector<InboxCleaner::Retention> retentions;
   for (const ConfiguredGroup& configured : fresh.groups) {
     for (const auto& group : groups_) {
-      if (group->options().name != configured.options.name) continue;
-      group->Reconfigure(configured.options);
-      retentions.push_back(
-          {ConsumerGroup(configured.options.name), configured.options.inbox_retention});
+      if (group->name() == configured.options.name) group->Reconfigure(configured.options);
     }
   }
-  cleaner_->Stop();
-  cleaner_ = std::make_unique<InboxCleaner>(
-      InboxCleaner::Options{.database = options_.database, .state_schema = options_.state_schema},
-      std::move(retentions));
-  if (const absl::Status started = cleaner_->Start(); !started.ok()) {
-    log::Error("the inbox is not cleaned until a restart", {{"error", started}});
+}
+
+std::vector<InboxRetention> Runner::Retentions() const {
+  std::vector<InboxRetention> retentions;
+  for (const auto& group : groups_) {
+    const Millis retention = group->inbox_retention();
+    if (retention > Millis(0)) retentions.push_back({ConsumerGroup(group->name()), retention});
   }
+  return retentions;
 }
 
 absl::Status Runner::RunOnce(const std::stop_token& stop) {

@@ -17,6 +17,7 @@
 namespace lockstep::runner {
 
 class InboxCleaner;
+struct InboxRetention;
 class StatusReporter;
 
 // The process: its groups, their cleaner and the HTTP endpoint, wired together. Start returns at
@@ -44,6 +45,7 @@ class Runner : public Service {
 
  private:
   void Serve();
+  std::vector<InboxRetention> Retentions() const;
   HttpResponse Ready(const std::string& group) const;
 
   RunnerOptions options_;

@@ -32,8 +32,12 @@ void Recorder::OnRetry(const OutboxRow& row, std::string_view code, Millis delay
 void Recorder::OnDead(const OutboxRow& row, std::string_view code, const std::string&) {
   Note([&] { dead.push_back(fmt::format("{}:{} {}", row.aggregate_id, row.version, code)); });
 }
-void Recorder::OnOutage(const OutboxRow& row, std::string_view code, const absl::Status&, Millis) {
-  Note([&] { outages.push_back(fmt::format("{} {}", row.topic, code)); });
+void Recorder::OnOutage(const OutboxRow& row, std::string_view code, const absl::Status&,
+                        Millis pause) {
+  Note([&] {
+    outages.push_back(fmt::format("{} {}", row.topic, code));
+    pauses.push_back(pause);
+  });
 }
 void Recorder::OnDedupHit(const OutboxRow&, Millis) {
   Note([&] { ++dedup_hits; });

@@ -48,6 +48,7 @@ class Recorder : public RelayEvents {
   std::vector<Retry> retries;
   std::vector<std::string> dead;     // "key:version code"
   std::vector<std::string> outages;  // "topic code"
+  std::vector<Millis> pauses;        // of the same
   int dedup_hits = 0;
   int failed = 0;
   int lost = 0;

@@ -25,14 +25,17 @@ absl::Status Aborted() {
 }  // namespace
 
 PublishLanes::PublishLanes(const PublisherOptions& options, Send send, Post post)
-    : options_(options), send_(std::move(send)), post_(std::move(post)) {}
+    : timeout_(options.timeout),
+      send_(std::move(send)),
+      post_(std::move(post)),
+      max_requests_(options.max_requests_in_flight) {}
 
 void PublishLanes::Publish(const std::string& topic, std::vector<Message> messages,
                            Publisher::Done done) {
   std::vector<absl::Status> limits;
   limits.reserve(messages.size());
   for (const Message& message : messages) limits.push_back(CheckLimits(message));
-  const SteadyTime deadline = std::chrono::steady_clock::now() + options_.timeout;
+  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout_;
   auto call = std::make_shared<Call>();
   call->results.resize(messages.size());
   call->open = messages.size();
@@ -52,6 +55,11 @@ void PublishLanes::Publish(const std::string& topic, std::vector<Message> messag
     post_([calls = std::exchange(actions.report, {})] { Report(calls); });
   }
   Run(std::move(actions));
+}
+
+void PublishLanes::SetMaxRequests(int requests) {
+  std::scoped_lock lock(mu_);
+  max_requests_ = requests;
 }
 
 PublishLanes::Lane& PublishLanes::FindLane(const std::string& topic, const std::string& key) {
@@ -86,7 +94,7 @@ void PublishLanes::List(Lane& lane) {
 }
 
 void PublishLanes::FillSlots(Actions& actions) {
-  while (under_way_ < options_.max_requests_in_flight && !ready_.empty()) {
+  while (under_way_ < max_requests_ && !ready_.empty()) {
     Lane& lane = *ready_.front();
     ready_.pop_front();
     lane.listed = false;

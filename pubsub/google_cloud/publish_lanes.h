@@ -36,6 +36,8 @@ class PublishLanes {
 
   void Publish(const std::string& topic, std::vector<Message> messages, Publisher::Done done);
 
+  void SetMaxRequests(int requests);
+
   // Fails what waits with CANCELLED, and later what is under way unless it succeeds.
   void Close();
   bool Idle() const;  // nothing is under way
@@ -86,11 +88,12 @@ class PublishLanes {
   void Run(Actions actions);
   static void Report(const std::vector<std::shared_ptr<Call>>& calls);
 
-  const PublisherOptions options_;
+  const Millis timeout_;
   const Send send_;
   const Post post_;
 
   mutable std::mutex mu_;
+  int max_requests_;
   std::unordered_map<std::string, Lane> lanes_;  // by topic and key; forgotten when idle
   std::deque<Lane*> ready_;
   int under_way_ = 0;

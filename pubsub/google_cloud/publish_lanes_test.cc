@@ -94,6 +94,15 @@ TEST_F(PublishLanesTest, HasNoMoreUnderWayThanItMay) {
   EXPECT_EQ(sent_.size(), 4u);
 }
 
+TEST_F(PublishLanesTest, FollowsANewLimitFromTheNextRequestOn) {
+  MakeLanes({.max_requests_in_flight = 1});
+  Publish({{"a", "1"}, {"b", "2"}});
+  EXPECT_EQ(sent_.size(), 1u);
+  lanes_->SetMaxRequests(3);
+  Publish({{"c", "3"}, {"d", "4"}});
+  EXPECT_EQ(sent_.size(), 3u);
+}
+
 TEST_F(PublishLanesTest, CutsBurstsAtTheLimitsOfARequest) {
   Publish(std::vector<std::pair<std::string, std::string>>(2'500, {"a", "x"}));
   EXPECT_EQ(sent_[0].burst.messages.size(), 1'000u);

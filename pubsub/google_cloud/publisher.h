@@ -24,6 +24,7 @@ class CloudPublisher : public Publisher {
   ~CloudPublisher() override;
 
   void Publish(const std::string& topic, std::vector<Message> messages, Done done) override;
+  void SetMaxRequests(int requests) override { lanes_.SetMaxRequests(requests); }
 
  private:
   // The library keeps an object per ordering key for as long as a connection lives: a connection

@@ -37,7 +37,7 @@ struct PublishQueue::Actions {
 };
 
 PublishQueue::PublishQueue(const PublisherOptions& options, PublishRpc& rpc, Timers& timers)
-    : options_(options),
+    : timeout_(options.timeout),
       retry_{.max_attempts = 0,
              .base = Millis(50),
              .factor = 2,
@@ -45,7 +45,8 @@ PublishQueue::PublishQueue(const PublisherOptions& options, PublishRpc& rpc, Tim
              .jitter = RetryPolicy::Jitter::kProportional,
              .jitter_amount = 0.3},
       rpc_(rpc),
-      timers_(timers) {}
+      timers_(timers),
+      max_requests_(options.max_requests_in_flight) {}
 
 PublishQueue::~PublishQueue() { Close(); }
 
@@ -54,7 +55,7 @@ void PublishQueue::Publish(const std::string& topic_name, std::vector<Message> m
   std::vector<absl::Status> limits;
   limits.reserve(messages.size());
   for (const Message& message : messages) limits.push_back(CheckLimits(message));
-  const SteadyTime deadline = std::chrono::steady_clock::now() + options_.timeout;
+  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout_;
 
   auto call = std::make_unique<Call>();
   call->results.resize(messages.size());
@@ -84,6 +85,11 @@ void PublishQueue::Publish(const std::string& topic_name, std::vector<Message> m
     ReportLater(actions);
   }
   Run(std::move(actions));
+}
+
+void PublishQueue::SetMaxRequests(int requests) {
+  std::scoped_lock lock(mu_);
+  max_requests_ = requests;
 }
 
 // Not on the caller's thread: it may hold a lock that its callback takes.
@@ -122,7 +128,7 @@ void PublishQueue::Accept(Topic& topic, Message message, Call* call, size_t inde
 
 // Fills free slots with requests, topics in turn.
 void PublishQueue::FillSlots(Actions& actions) {
-  while (in_flight_ < options_.max_requests_in_flight && !active_.empty()) {
+  while (in_flight_ < max_requests_ && !active_.empty()) {
     Topic* topic = active_.front();
     active_.pop_front();
     auto request = NextRequest(*topic, actions);

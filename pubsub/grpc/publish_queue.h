@@ -41,6 +41,8 @@ class PublishQueue {
 
   void Publish(const std::string& topic, std::vector<Message> messages, Publisher::Done done);
 
+  void SetMaxRequests(int requests);
+
   // Fails what waits with CANCELLED. What is in flight fails when its RPC returns: the owner
   // cancels and awaits those.
   void Close();
@@ -99,12 +101,13 @@ class PublishQueue {
                 std::vector<std::string> ids);
   void Resend(const std::shared_ptr<Request>& request);
 
-  const PublisherOptions options_;
+  const Millis timeout_;
   const RetryPolicy retry_;
   PublishRpc& rpc_;
   Timers& timers_;
 
   std::mutex mu_;
+  int max_requests_;
   Backoff::Random random_ = Backoff::DefaultRandom();
   std::unordered_map<std::string, std::unique_ptr<Topic>> topics_;
   std::deque<Topic*> active_;                    // those with something to send, in turn

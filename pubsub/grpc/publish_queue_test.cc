@@ -151,6 +151,13 @@ TEST_F(PublishQueueTest, GathersWhileTheSlotsAreTaken) {
   EXPECT_THAT(rpc_.Data(2), ElementsAre("2", "3", "4"));
 }
 
+TEST_F(PublishQueueTest, FollowsANewLimitFromTheNextRequestOn) {
+  for (int i = 0; i < 2; ++i) queue_.Publish("t", {Of("x")}, NewOutcome().done());
+  queue_.SetMaxRequests(3);
+  for (int i = 0; i < 2; ++i) queue_.Publish("t", {Of("y")}, NewOutcome().done());
+  EXPECT_EQ(rpc_.count(), 3u);
+}
+
 TEST_F(PublishQueueTest, SplitsByCountAndBytes) {
   Outcome& many = NewOutcome();
   std::vector<Message> messages;

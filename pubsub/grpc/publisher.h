@@ -23,6 +23,7 @@ class GrpcPublisher : public Publisher, private PublishRpc {
 
   void Publish(const std::string& topic, std::vector<Message> messages,
                Publisher::Done done) override;
+  void SetMaxRequests(int requests) override { queue_.SetMaxRequests(requests); }
 
  private:
   // Takes requests that are encoded already.

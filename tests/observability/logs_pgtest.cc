@@ -145,6 +145,7 @@ TEST_F(LogsTest, LinesNameTheirEventAndNeverAPayloadOrASecret) {
     EXPECT_THAT(text, Not(HasSubstr(kPassword)));
   }
   EXPECT_THAT(pair_.publisher->output(), Not(HasSubstr(kTenant))) << "log.mask_tenant";
+  EXPECT_THAT(pair_.runner->output(), Not(HasSubstr(kTenant)));
   // It is there when asked for, and only then.
   EXPECT_THAT(pair_.Ctl({"--config", Runner(), "dead-letters", "show", "1", "--payload"}).output,
               HasSubstr(kPayload));

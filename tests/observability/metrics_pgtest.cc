@@ -232,5 +232,18 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   EXPECT_THAT(publisher.NotLookedAt(), IsEmpty());
 }
 
+TEST(UnrelayedOutbox, IsCountedToo) {
+  Pair pair;
+  Change(pair.directory + "/publisher.yaml", "relay:", "relay:\n  enabled: false");
+  pair.StartPublisher();
+  pair.Enqueue(1, 1);
+  EXPECT_TRUE(pair.Await(
+      [&] {
+        return pair.Metric(pair.publisher_url, R"(outbox_pending{table="catalog.video_outbox"})") ==
+               1;
+      },
+      "outbox_pending"));
+}
+
 }  // namespace
 }  // namespace lockstep::observability

@@ -91,7 +91,7 @@ void FakeBus::DeliverLocked(std::unique_lock<std::mutex>& lock) {
       entry.token = fmt::format("{}#{}", entry.message->message_id.value(), next_id_++);
       entry.holder = receiver;
       ++entry.attempts;
-      receiver->in_hand_.insert(entry.token);
+      receiver->in_hand_[entry.token] = entry.message->message.ByteSize();
       batches[receiver].push_back({entry.message->message, entry.message->message_id,
                                    entry.message->time, entry.attempts, AckToken(entry.token)});
     }
@@ -184,7 +184,7 @@ void FakeBus::LoseLeases(const std::string& subscription) {
       if (receiver->options_.subscription != subscription) continue;
       if (receiver->life_ != FakeBusReceiver::Life::kRunning) continue;
       std::vector<AckToken> lost;
-      for (const std::string& token : receiver->in_hand_) lost.emplace_back(token);
+      for (const auto& [token, bytes] : receiver->in_hand_) lost.emplace_back(token);
       receiver->in_hand_.clear();
       Sub& sub = subscriptions_[subscription];
       for (size_t i = 0; i < sub.entries.size(); ++i) {

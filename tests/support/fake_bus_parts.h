@@ -17,6 +17,7 @@ class FakeBusPublisher : public pubsub::Publisher {
   explicit FakeBusPublisher(FakeBus& bus) : bus_(bus) {}
   ~FakeBusPublisher() override;
   void Publish(const std::string& topic, std::vector<pubsub::Message> messages, Done done) override;
+  void SetMaxRequests(int) override {}
 
  private:
   using Key = std::pair<std::string, std::string>;  // topic, ordering key
@@ -49,7 +50,10 @@ class FakeBusReceiver : public pubsub::Receiver {
 
   void Settle(std::vector<pubsub::AckToken> tokens, Done done, bool ack);
   bool HasRoom() const {
-    return static_cast<int64_t>(in_hand_.size()) < options_.max_outstanding_messages;
+    int64_t bytes = 0;
+    for (const auto& [token, size] : in_hand_) bytes += size;
+    return static_cast<int64_t>(in_hand_.size()) < options_.max_outstanding_messages &&
+           bytes < options_.max_outstanding_bytes;
   }
 
   FakeBus& bus_;
@@ -57,8 +61,8 @@ class FakeBusReceiver : public pubsub::Receiver {
   pubsub::DeliverySink& sink_;
   Life life_ = Life::kNew;
   bool in_callback_ = false;
-  int pending_ = 0;  // acks and releases without an answer
-  std::set<std::string> in_hand_;
+  int pending_ = 0;                         // acks and releases without an answer
+  std::map<std::string, int64_t> in_hand_;  // token -> bytes
 };
 
 }  // namespace lockstep::testing
