@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <string>
 
+#include "platform/log.h"
 #include "publisher/relay_events.h"
 
 namespace lockstep::publisher {
@@ -26,6 +28,10 @@ class RelayLog : public RelayEvents {
 
  private:
   std::string Tenant(const OutboxRow& row) const;
+  // What stands in every line of a row, and what else this one says.
+  void Write(void (*write)(std::string_view, log::Fields), std::string_view message,
+             std::string_view code, const OutboxRow& row, int attempts,
+             const std::array<log::Field, 3>& more) const;
 
   const std::string table_;
   const bool mask_tenant_;
