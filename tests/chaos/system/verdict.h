@@ -36,6 +36,7 @@ class Verdict {
   bool Look(Progress& progress);
   void CheckGroup(const GroupUnderTest& group, const Expected& expected);
   void CheckOutbox();
+  void CheckOrder(postgres::Connection& source);
   void CheckAudit();
   void Note(bool good, const std::string& what, const std::string& seen);
   // An empty set of violations is good; else the first few are shown.
