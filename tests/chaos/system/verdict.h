@@ -7,6 +7,10 @@
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/world.h"
 
+namespace lockstep::postgres {
+class Connection;
+}
+
 namespace lockstep::chaos {
 
 // The checks after the storm; each says what it saw in a line.
