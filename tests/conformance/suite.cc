@@ -119,7 +119,7 @@ std::unique_ptr<Bus::Acking> Bus::ReceiveAndAck(const std::string& subscription,
   auto acking = std::make_unique<Acking>();
   options.subscription = subscription;
   acking->receiver = transport_->NewReceiver(options, acking->sink);
-  acking->sink.on_batch = [receiver = acking->receiver.get()](const auto& batch) {
+  acking->sink.after_batch = [receiver = acking->receiver.get()](const auto& batch) {
     std::vector<pubsub::AckToken> tokens;
     for (const pubsub::Delivery& delivery : batch) tokens.push_back(delivery.token);
     receiver->Acknowledge(std::move(tokens), [](const std::vector<absl::Status>&) {});

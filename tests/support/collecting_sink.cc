@@ -7,9 +7,12 @@ using pubsub::Delivery;
 
 void CollectingSink::OnDeliveries(std::vector<Delivery> deliveries) {
   if (on_batch) on_batch(deliveries);
-  std::scoped_lock lock(mu_);
-  for (Delivery& delivery : deliveries) deliveries_.push_back(std::move(delivery));
-  changed_.notify_all();
+  {
+    std::scoped_lock lock(mu_);
+    deliveries_.insert(deliveries_.end(), deliveries.begin(), deliveries.end());
+    changed_.notify_all();
+  }
+  if (after_batch) after_batch(deliveries);
 }
 
 void CollectingSink::OnLeaseLost(std::vector<AckToken> tokens) {

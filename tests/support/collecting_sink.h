@@ -20,6 +20,8 @@ class CollectingSink : public pubsub::DeliverySink {
 
   // Called for each batch on the transport's thread, before it is kept; set it before the start.
   std::function<void(const std::vector<pubsub::Delivery>&)> on_batch;
+  // Once they are collected: who acks here lets another stream have what follows.
+  std::function<void(const std::vector<pubsub::Delivery>&)> after_batch;
 
   std::vector<pubsub::Delivery> deliveries() const;
   std::vector<pubsub::AckToken> lost() const;
