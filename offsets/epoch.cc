@@ -70,10 +70,10 @@ constexpr std::string_view kLeave = R"(
 DELETE FROM {state}.instances WHERE group_name = $1 AND instance = $2)";
 
 // Two statements on purpose: one alone would wait for the lock and then read what it saw before.
-// The numbers come out of the database, so no text from outside gets in here.
-constexpr char kBegin[] =
-    "SELECT pg_advisory_xact_lock_shared({});"
-    "SELECT epoch, epoch_token FROM {}.consumer_groups WHERE group_id = {}";
+constexpr postgres::Statement kLockShared{"epoch_lock_shared",
+                                          "SELECT pg_advisory_xact_lock_shared($1)"};
+constexpr std::string_view kCurrent =
+    "SELECT epoch, epoch_token FROM {state}.consumer_groups WHERE group_id = $1";
 
 std::optional<WallTime> OptionalTime(const postgres::Result& rows, int column) {
   if (rows.IsNull(0, column)) return std::nullopt;
@@ -106,6 +106,7 @@ Epochs::Epochs(const StateSchema& schema, ConsumerGroup group)
       load_(schema, "epoch_load", kLoad),
       create_(schema, "epoch_create", kCreate),
       lock_(schema, "epoch_lock", kLock),
+      current_(schema, "epoch_current", kCurrent),
       claim_seek_(schema, "seek_claim", kClaimSeek),
       seek_done_(schema, "seek_done", kSeekDone),
       release_seek_(schema, "seek_release", kReleaseSeek),
@@ -156,16 +157,27 @@ absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection
 
 absl::StatusOr<postgres::Transaction> Epochs::Begin(postgres::Connection& connection,
                                                     const GroupEpoch& under) const {
-  ASSIGN_OR_RETURN(postgres::Connection::Begun begun,
-                   connection.Begin(fmt::format(kBegin, under.lock_key, schema_.Sql("{state}"),
-                                                under.group_id)));
-  const postgres::Result& rows = begun.rows;
-  if (defect::On("skip-epoch-check")) return std::move(begun.transaction);
-  if (rows.empty() || rows.Int(0, 0) != under.epoch || rows.Text(0, 1) != under.token) {
-    return absl::AbortedError(
-        fmt::format("group '{}' has left epoch {}", group_.value(), under.epoch));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, BeginUnchecked(connection, under));
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   transaction.Execute(current_, postgres::Params().Add(under.group_id)));
+  RETURN_IF_ERROR(Check(under, rows));
+  return transaction;
+}
+
+absl::StatusOr<postgres::Transaction> Epochs::BeginUnchecked(postgres::Connection& connection,
+                                                             const GroupEpoch& under) const {
+  postgres::Transaction transaction = connection.BeginLater();
+  RETURN_IF_ERROR(transaction.Defer(kLockShared, postgres::Params().Add(under.lock_key)));
+  return transaction;
+}
+
+absl::Status Epochs::Check(const GroupEpoch& under, const postgres::Result& rows) const {
+  if (defect::On("skip-epoch-check")) return absl::OkStatus();
+  if (!rows.empty() && rows.Int(0, 0) == under.epoch && rows.Text(0, 1) == under.token) {
+    return absl::OkStatus();
   }
-  return std::move(begun.transaction);
+  return absl::AbortedError(
+      fmt::format("group '{}' has left epoch {}", group_.value(), under.epoch));
 }
 
 absl::Status Epochs::LockExclusively(postgres::Transaction& transaction) const {

@@ -75,6 +75,13 @@ class Epochs {
   absl::StatusOr<postgres::Transaction> Begin(postgres::Connection& connection,
                                               const GroupEpoch& under) const;
 
+  // The same for a caller whose first statement reads the epoch and its token itself, and who asks
+  // Check about them: lock and statement are one round trip.
+  absl::StatusOr<postgres::Transaction> BeginUnchecked(postgres::Connection& connection,
+                                                       const GroupEpoch& under) const;
+  // REQUIRES: the first two columns are the group's epoch and epoch_token.
+  absl::Status Check(const GroupEpoch& under, const postgres::Result& rows) const;
+
   // The same lock exclusively, inside the caller's transaction; waits for the batches under way.
   absl::Status LockExclusively(postgres::Transaction& transaction) const;
 
@@ -105,6 +112,7 @@ class Epochs {
   const StateStatement load_;
   const StateStatement create_;
   const StateStatement lock_;
+  const StateStatement current_;
   const StateStatement claim_seek_;
   const StateStatement seek_done_;
   const StateStatement release_seek_;

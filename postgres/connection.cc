@@ -87,6 +87,19 @@ std::string SessionSettings(const ConnectionOptions& options) {
       options.idle_in_transaction_timeout.count(), options.idle_session_timeout.count());
 }
 
+// A statement that the server knows, in the words of SQL.
+std::string CallOf(const Statement& statement, const Params& params) {
+  std::string call = "EXECUTE " + QuoteIdentifier(statement.name);
+  char separator = '(';
+  for (const auto& value : params.values()) {
+    call += separator;
+    call += value ? QuoteLiteral(*value) : "NULL";
+    separator = ',';
+  }
+  if (separator == ',') call += ')';
+  return call;
+}
+
 absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
   // libpq names host, user and database; of an address that it can't read it quotes any part.
   return SqlError(kConnectionLost,
@@ -255,12 +268,7 @@ absl::StatusOr<Transaction> Connection::Begin() {
   return Transaction(this);
 }
 
-absl::StatusOr<Connection::Begun> Connection::Begin(std::string_view first) {
-  auto rows = Execute(fmt::format("BEGIN; {}", first));
-  if (rows.ok()) return Begun{Transaction(this), *std::move(rows)};
-  if (!broken()) Execute("ROLLBACK").status().IgnoreError();
-  return rows.status();
-}
+Transaction Connection::BeginLater() { return Transaction(this, "BEGIN; "); }
 
 bool Connection::broken() const { return impl_->lost || !impl_->connection.is_open(); }
 int Connection::backend_pid() const { return impl_->connection.backendpid(); }
@@ -299,23 +307,36 @@ absl::StatusOr<std::vector<Notification>> Connection::TakeNotifications() {
 
 Transaction::Transaction(Transaction&& other) noexcept
     : connection_(std::exchange(other.connection_, nullptr)),
-      failed_(std::move(other.failed_)),
-      deferred_(std::move(other.deferred_)) {}
+      begun_(other.begun_),
+      unsent_(std::move(other.unsent_)),
+      failed_(std::move(other.failed_)) {}
 
 Transaction::~Transaction() {
   if (connection_ != nullptr) Rollback().IgnoreError();
 }
 
-absl::StatusOr<Result> Transaction::Execute(std::string_view sql, const Params& params) {
-  auto result = connection_->Execute(sql, params);
+absl::StatusOr<Result> Transaction::Note(absl::StatusOr<Result> result) {
   if (!result.ok()) failed_.Update(result.status());
   return result;
 }
 
+// What is unsent, then this one, whose rows are answered.
+absl::StatusOr<Result> Transaction::Send(std::string_view last) {
+  begun_ = true;
+  return Note(connection_->Execute(std::exchange(unsent_, {}).append(last)));
+}
+
+absl::StatusOr<Result> Transaction::Execute(std::string_view sql, const Params& params) {
+  if (params.values().empty()) return Send(sql);
+  if (!unsent_.empty()) RETURN_IF_ERROR(Send("").status());
+  return Note(connection_->Execute(sql, params));
+}
+
 absl::StatusOr<Result> Transaction::Execute(const Statement& statement, const Params& params) {
-  auto result = connection_->Execute(statement, params);
-  if (!result.ok()) failed_.Update(result.status());
-  return result;
+  if (unsent_.empty()) return Note(connection_->Execute(statement, params));
+  if (connection_->impl_->known.contains(statement.name)) return Send(CallOf(statement, params));
+  RETURN_IF_ERROR(Send("").status());
+  return Note(connection_->Execute(statement, params));
 }
 
 absl::Status Transaction::Defer(const Statement& statement, const Params& params) {
@@ -323,14 +344,7 @@ absl::Status Transaction::Defer(const Statement& statement, const Params& params
   if (!connection_->impl_->known.contains(statement.name)) {
     return Execute(statement, params).status();
   }
-  std::vector<std::string> values;
-  values.reserve(params.values().size());
-  for (const auto& value : params.values()) {
-    values.push_back(value ? QuoteLiteral(*value) : "NULL");
-  }
-  deferred_ +=
-      fmt::format("EXECUTE {}{}{}{}; ", QuoteIdentifier(statement.name), values.empty() ? "" : "(",
-                  fmt::join(values, ", "), values.empty() ? "" : ")");
+  unsent_ += CallOf(statement, params) + "; ";
   return absl::OkStatus();
 }
 
@@ -339,6 +353,7 @@ absl::Status Transaction::Savepoint(std::string_view name) {
 }
 
 absl::Status Transaction::RollbackTo(std::string_view name) {
+  unsent_.clear();  // a savepoint is sent at once, so these came after it
   const auto undone = connection_->Execute("ROLLBACK TO SAVEPOINT " + QuoteIdentifier(name));
   if (undone.ok()) failed_ = absl::OkStatus();
   return undone.status();
@@ -352,17 +367,17 @@ absl::Status Transaction::Commit() {
     return failed;
   }
   Connection* const connection = std::exchange(connection_, nullptr);
-  const auto committed = connection->Execute(deferred_ + "COMMIT");
+  const auto committed = connection->Execute(unsent_ + "COMMIT");
   if (committed.ok()) return absl::OkStatus();
   if (connection->broken()) return InDoubtError(MessageOf(committed.status()));
-  // A deferred statement that fails keeps the COMMIT from being run.
-  if (!deferred_.empty()) connection->Execute("ROLLBACK").status().IgnoreError();
+  // A statement before it that fails keeps the COMMIT from being run.
+  if (!unsent_.empty()) connection->Execute("ROLLBACK").status().IgnoreError();
   return committed.status();
 }
 
 absl::Status Transaction::Rollback() {
   Connection* const connection = std::exchange(connection_, nullptr);
-  if (connection == nullptr || connection->broken()) return absl::OkStatus();
+  if (connection == nullptr || !begun_ || connection->broken()) return absl::OkStatus();
   return connection->Execute("ROLLBACK").status();
 }
 

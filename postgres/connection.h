@@ -59,10 +59,8 @@ class Connection {
 
   // REQUIRES: no other transaction of this connection is open.
   absl::StatusOr<Transaction> Begin();
-  // With its first statements (separated by semicolons, without parameters) in the same round trip;
-  // answers the last one's rows too.
-  struct Begun;
-  absl::StatusOr<Begun> Begin(std::string_view first);
+  // The same without a round trip: the BEGIN goes with the first statement, whose failure it is.
+  Transaction BeginLater();
 
   bool broken() const;
   int backend_pid() const;
@@ -91,8 +89,8 @@ class Transaction {
   absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
   absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
 
-  // For a statement whose answer nobody needs: it is sent along with the COMMIT, in one round trip.
-  // Its failure is the commit's.
+  // For a statement whose answer nobody needs: it is sent along with the next one or the COMMIT, in
+  // one round trip. Its failure is theirs.
   absl::Status Defer(const Statement& statement, const Params& params = {});
 
   // Undoes what came after it, so that one bad row does not spoil the rest.
@@ -108,16 +106,16 @@ class Transaction {
 
  private:
   friend class Connection;
-  explicit Transaction(Connection* connection) : connection_(connection) {}
+  explicit Transaction(Connection* connection, std::string_view unsent = "")
+      : connection_(connection), begun_(unsent.empty()), unsent_(unsent) {}
+
+  absl::StatusOr<Result> Send(std::string_view last);
+  absl::StatusOr<Result> Note(absl::StatusOr<Result> result);
 
   Connection* connection_;  // null once ended
+  bool begun_;              // the server knows of it
+  std::string unsent_;      // statements that go with the next one, each with its semicolon
   absl::Status failed_;     // the first failure since Begin or the last RollbackTo
-  std::string deferred_;    // statements that go with the COMMIT, each with its semicolon
-};
-
-struct Connection::Begun {
-  Transaction transaction;
-  Result rows;
 };
 
 }  // namespace lockstep::postgres

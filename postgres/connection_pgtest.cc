@@ -85,14 +85,30 @@ TEST_F(ConnectionTest, DoesNotCommitAfterAFailedStatement) {
   EXPECT_TRUE(connection_->Execute("SELECT 1").ok());
 }
 
-TEST_F(ConnectionTest, BeginsWithItsFirstStatementsInOneGo) {
-  {
-    auto begun = connection_->Begin("CREATE TABLE t (n int); INSERT INTO t VALUES (1) RETURNING n");
-    ASSERT_TRUE(begun.ok()) << begun.status();
-    EXPECT_EQ(begun->rows.Int(0, 0), 1);
-    ASSERT_TRUE(begun->transaction.Rollback().ok());
+TEST_F(ConnectionTest, BeginsAndDefersInTheRoundTripOfTheNextStatement) {
+  db_.Run("CREATE TABLE t (a text CHECK (a <> 'no'))");
+  constexpr Statement kAdd{"add", "INSERT INTO t VALUES ($1)"};
+  constexpr Statement kSeen{"seen",
+                            "SELECT query, count(*) OVER () FROM pg_stat_activity, t "
+                            "WHERE pid = pg_backend_pid() AND a = $1"};
+  for (const bool known : {false, true}) {  // to the server, by its name
+    Transaction transaction = connection_->BeginLater();
+    ASSERT_TRUE(transaction.Defer(kAdd, Params().Add("it's")).ok());
+    const auto seen = transaction.Execute(kSeen, Params().Add("it's"));
+    ASSERT_TRUE(seen.ok()) << seen.status();
+    EXPECT_EQ(seen->Int(0, 1), 1) << "what was deferred comes before";
+    EXPECT_EQ(seen->Text(0, 0).starts_with("BEGIN; EXECUTE \"add\"('it''s'); EXECUTE"), known)
+        << seen->Text(0, 0);
+    ASSERT_TRUE(transaction.Rollback().ok());
   }
-  EXPECT_EQ(SqlState(connection_->Begin("SELECT 1/0").status()), "22012");
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t"), 0) << "there was a BEGIN before all of it";
+  {
+    Transaction transaction = connection_->BeginLater();
+    ASSERT_TRUE(transaction.Defer(kAdd, Params().Add("no")).ok());
+    EXPECT_EQ(SqlState(transaction.Execute("SELECT 1").status()), "23514");
+    EXPECT_EQ(SqlState(transaction.Commit()), "23514");
+  }
+  { connection_->BeginLater(); }  // never sent, so there is nothing to take back
   ASSERT_TRUE(connection_->Begin().ok()) << "nothing of it is left over";
 }
 

@@ -43,7 +43,7 @@ Batch::Batch(const offsets::StateSchema& schema, const ConsumerGroup& group,
       rules_(rules),
       key_rules_(rules.ForKeys(projector)),
       epochs_(schema, group),
-      inbox_(schema),
+      opening_(schema, key_rules_.track_versions),
       key_states_(schema),
       parking_(schema),
       dead_letters_(schema, group),
@@ -56,16 +56,27 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   BatchResult result;
   result.endings.assign(items.size(), Ending::kDuplicate);
   if (items.empty()) return result;
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
-  ASSIGN_OR_RETURN(const std::vector<bool> fresh,
-                   inbox_.Insert(transaction, under.generation, items));
-  BatchRun run(*this, transaction, under, limits);
-  for (size_t i = 0; i < items.size(); ++i) {
-    const bool overwrites = under.overwrite_until && !items[i]->poison &&
-                            items[i]->publish_time < *under.overwrite_until;
-    if (fresh[i] || overwrites) run.Add(items[i], i, !fresh[i]);
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.BeginUnchecked(connection, under));
+  std::optional<BatchRun> run;
+  const auto add = [&](const std::vector<bool>& fresh) {
+    run.emplace(*this, transaction, under, limits);
+    for (size_t i = 0; i < items.size(); ++i) {
+      const bool overwrites = under.overwrite_until && !items[i]->poison &&
+                              items[i]->publish_time < *under.overwrite_until;
+      if (fresh[i] || overwrites) run->Add(items[i], i, !fresh[i]);
+    }
+  };
+  const Arrivals arrivals(items);
+  add(arrivals.first);  // as if the inbox knew none of them
+  ASSIGN_OR_RETURN(Opening::Answer answer,
+                   opening_.Enter(transaction, under, items, arrivals, run->Chains()));
+  RETURN_IF_ERROR(epochs_.Check(under, answer.epoch));
+  if (!answer.all_new) {
+    add(answer.fresh);
+    ASSIGN_OR_RETURN(answer.not_moved, opening_.Lock(transaction, under, run->Chains()));
   }
-  RETURN_IF_ERROR(run.Finish(result));
+  run->Locked(std::move(answer.not_moved));
+  RETURN_IF_ERROR(run->Finish(result));
   if (rules_.dead_to_pubsub && std::any_of(items.begin(), items.end(), [](const Inbound* item) {
         return item->poison.has_value();
       })) {

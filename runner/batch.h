@@ -14,8 +14,8 @@
 #include "runner/batch_rules.h"
 #include "runner/dead_letters.h"
 #include "runner/inbound.h"
-#include "runner/inbox.h"
 #include "runner/key_states.h"
+#include "runner/opening.h"
 #include "runner/parking.h"
 
 namespace lockstep::runner {
@@ -104,7 +104,7 @@ class Batch {
   const BatchRules rules_;
   const KeyRules key_rules_;
   const offsets::Epochs epochs_;
-  const Inbox inbox_;
+  const Opening opening_;
   const KeyStates key_states_;
   const Parking parking_;
   const DeadLetters dead_letters_;

@@ -66,11 +66,6 @@ void BatchRun::AddResolution(const Inbound& item, const DeadLetterResolution& re
 }
 
 absl::Status BatchRun::Finish(BatchResult& result) {
-  for (auto& [name, key] : keys_) {
-    std::stable_sort(key.entries.begin(), key.entries.end(), [](const Entry& a, const Entry& b) {
-      return a.item->event.version < b.item->event.version;
-    });
-  }
   RETURN_IF_ERROR(LockKeys());
   if (resolution_ != nullptr) RETURN_IF_ERROR(ResolveDeadLetter());
   RETURN_IF_ERROR(PlanKeys(result));
@@ -94,25 +89,28 @@ Chain BatchRun::ChainOf(const std::string& name, const Key& key) const {
   return chain;
 }
 
-absl::Status BatchRun::LockKeys() {
+std::vector<Chain> BatchRun::Chains() {
   std::vector<Chain> chains;
+  for (auto& [name, key] : keys_) {
+    std::stable_sort(key.entries.begin(), key.entries.end(), [](const Entry& a, const Entry& b) {
+      return a.item->event.version < b.item->event.version;
+    });
+    chains.push_back(ChainOf(name, key));
+    key.locked = true;
+  }
+  return chains;
+}
+
+absl::Status BatchRun::LockKeys() {
   std::vector<std::string> names;
-  const bool track = rules().track_versions;
   for (const auto& [name, key] : keys_) {
-    if (track && !key.entries.empty() && !key.changed) {
-      chains.push_back(ChainOf(name, key));
-    } else {
-      names.push_back(name);
-    }
+    if (!key.locked) names.push_back(name);
   }
-  KeyRows rows;
+  KeyRows rows = std::move(locked_);
   if (!names.empty()) {
-    ASSIGN_OR_RETURN(rows, batch_.key_states_.Lock(transaction_, under_.generation, names));
-  }
-  if (!chains.empty()) {
-    ASSIGN_OR_RETURN(KeyRows closer,
-                     batch_.key_states_.Advance(transaction_, under_.generation, chains));
-    rows.merge(closer);
+    ASSIGN_OR_RETURN(KeyRows others,
+                     batch_.key_states_.Lock(transaction_, under_.generation, names));
+    rows.merge(others);
   }
   for (auto& [name, key] : keys_) {
     const auto row = rows.find(name);

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runner/batch.h"
@@ -26,6 +27,11 @@ class BatchRun {
   // A dead letter of this aggregate is being resolved; a discarded one settles its version.
   void AddResolution(const Inbound& item, const DeadLetterResolution& resolution);
 
+  // What came so far, for Opening; in the order of the keys.
+  std::vector<Chain> Chains();
+  // Opening has locked them; these rows need a plan.
+  void Locked(KeyRows rows) { locked_ = std::move(rows); }
+
   // Locks, decides, applies and writes; fills `result` (whose endings the caller has sized).
   absl::Status Finish(BatchResult& result);
 
@@ -41,7 +47,8 @@ class BatchRun {
   };
   using Entries = std::vector<Entry>;
   struct Key {
-    Entries entries;  // in version order
+    Entries entries;      // in version order
+    bool locked = false;  // by Opening
     bool planned = false;
     bool reconsider = false;  // what waits may be due, whatever the entries say
     bool changed = false;     // whatever the plan says, the row must be written
@@ -68,6 +75,7 @@ class BatchRun {
   const ReleaseLimits& limits_;
 
   std::map<std::string, Key> keys_;
+  KeyRows locked_;
   Entries loose_;               // dead without a readable aggregate or version
   std::deque<Inbound> loaded_;  // out of parking
   const Inbound* resolved_ = nullptr;

@@ -8,24 +8,6 @@
 namespace lockstep::runner {
 namespace {
 
-// previous_version says whether a row was moved: NULL in the answer means that it was only locked.
-// A chain that is not smooth comes with a NULL there and its baseline as settled_version.
-constexpr std::string_view kAdvance = R"(
-WITH moved AS (
-  INSERT INTO {state}.key_state AS k (generation, aggregate_key, settled_version, previous_version)
-  SELECT $1::int, key, settled, previous
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS c (key, settled, previous)
-  ON CONFLICT (generation, aggregate_key) DO UPDATE
-     SET settled_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
-                                 AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
-                                THEN EXCLUDED.settled_version ELSE k.settled_version END,
-         previous_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
-                                  AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
-                                 THEN EXCLUDED.previous_version END
-  RETURNING aggregate_key, settled_version, previous_version, blocked_version, parked, open)
-SELECT aggregate_key, settled_version, blocked_version, parked, open FROM moved
- WHERE previous_version IS NULL)";
-
 constexpr std::string_view kLock = R"(
 SELECT aggregate_key, settled_version, blocked_version, parked, open
   FROM {state}.key_state
@@ -73,41 +55,25 @@ void AddOptional(postgres::Array& array, const std::optional<int64_t>& value) {
   }
 }
 
-KeyRows ReadRows(const postgres::Result& rows) {
+}  // namespace
+
+KeyRows ReadKeyRows(const postgres::Result& rows, int column) {
   KeyRows keys;
-  for (int i = 0; i < rows.rows(); ++i) {
-    keys[std::string(rows.Text(i, 0))] = {.exists = true,
-                                          .settled = OptionalInt(rows, i, 1),
-                                          .blocked = OptionalInt(rows, i, 2),
-                                          .open = rows.Bool(i, 4),
-                                          .parked = static_cast<int>(rows.Int(i, 3))};
+  for (int i = 0; i < rows.rows() && !rows.IsNull(i, column); ++i) {
+    keys[std::string(rows.Text(i, column))] = {.exists = true,
+                                               .settled = OptionalInt(rows, i, column + 1),
+                                               .blocked = OptionalInt(rows, i, column + 2),
+                                               .open = rows.Bool(i, column + 4),
+                                               .parked = static_cast<int>(rows.Int(i, column + 3))};
   }
   return keys;
 }
 
-}  // namespace
-
 KeyStates::KeyStates(const offsets::StateSchema& schema)
-    : advance_(schema, "key_advance", kAdvance),
-      lock_(schema, "key_lock", kLock),
+    : lock_(schema, "key_lock", kLock),
       save_(schema, "key_save", kSave),
       forget_(schema, "key_forget", kForget),
       releasable_(schema, "key_releasable", kReleasable) {}
-
-absl::StatusOr<KeyRows> KeyStates::Advance(postgres::Transaction& transaction, int generation,
-                                           const std::vector<Chain>& chains) const {
-  postgres::Array keys, settled, previous;
-  for (const Chain& chain : chains) {
-    keys.Add(chain.aggregate_key);
-    settled.Add(chain.smooth ? chain.last : chain.first - 1);
-    AddOptional(previous, chain.smooth ? std::optional(chain.first - 1) : std::nullopt);
-  }
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      transaction.Execute(advance_,
-                          postgres::Params().Add(generation).Add(keys).Add(settled).Add(previous)));
-  return ReadRows(rows);
-}
 
 absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
                                         const std::vector<std::string>& keys) const {
@@ -115,7 +81,7 @@ absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int 
   for (const std::string& key : keys) array.Add(key);
   ASSIGN_OR_RETURN(const postgres::Result rows,
                    transaction.Execute(lock_, postgres::Params().Add(generation).Add(array)));
-  return ReadRows(rows);
+  return ReadKeyRows(rows, 0);
 }
 
 absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,

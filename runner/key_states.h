@@ -17,25 +17,13 @@ namespace lockstep::runner {
 
 using KeyRows = std::map<std::string, KeyRow>;
 
-// A run of versions of one aggregate without a gap or a poisoned event: the usual case.
-struct Chain {
-  std::string aggregate_key;
-  int64_t first = 0;
-  int64_t last = 0;
-  bool smooth = true;  // false: there is a gap or poison in it, so it must be planned
-};
+// Of the columns aggregate_key, settled_version, blocked_version, parked, open, from `column` on.
+KeyRows ReadKeyRows(const postgres::Result& rows, int column);
 
-// The rows of key_state. Locks are taken in the order of the keys, after the inbox insert, so that
-// batches which meet on an aggregate queue and the later one sees what the earlier decided.
+// The rows of key_state, for what is not a batch's usual way (see Opening).
 class KeyStates {
  public:
   explicit KeyStates(const offsets::StateSchema& schema);
-
-  // For groups that follow versions: locks every chain's row, making missing ones, and moves it
-  // forward at once where the chain is smooth and follows the settled version. Answers the rows
-  // that it did not move: those need a plan. REQUIRES: chains in the order of their keys.
-  absl::StatusOr<KeyRows> Advance(postgres::Transaction& transaction, int generation,
-                                  const std::vector<Chain>& chains) const;
 
   // Locks the rows that are there. REQUIRES: keys in order.
   absl::StatusOr<KeyRows> Lock(postgres::Transaction& transaction, int generation,
@@ -50,7 +38,6 @@ class KeyStates {
                                                       int generation, int limit) const;
 
  private:
-  const offsets::StateStatement advance_;
   const offsets::StateStatement lock_;
   const offsets::StateStatement save_;
   const offsets::StateStatement forget_;
