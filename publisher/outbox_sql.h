@@ -6,9 +6,10 @@ namespace lockstep::publisher::outbox_sql {
 
 // Lease and mark need not be durable: losing one costs a duplicate, never a loss.
 // Every statement below is driven by an index; the planner, which does not know how few rows are
-// pending, must not think otherwise.
+// pending, must not think otherwise, nor think again about each batch.
 inline constexpr char kSession[] =
-    "SET synchronous_commit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; "
+    "SET synchronous_commit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = "
+    "off; SET enable_bitmapscan = off; "
     "SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
 
 inline constexpr char kFind[] =

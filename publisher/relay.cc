@@ -83,6 +83,8 @@ absl::Status Relay::WaitUntilDrained() {
   // Two rounds: the first may have begun before the caller's rows were there.
   const int64_t enough = idle_turns_ + 2;
   const int64_t too_many = stuck_turns_ + 2;
+  awaited_turns_ = std::max(awaited_turns_, enough);
+  mailbox_->Wake();
   idle_changed_.wait(lock, [&] {
     return gave_up_ || (idle_ && idle_turns_ >= enough) || stuck_turns_ >= too_many;
   });
@@ -103,6 +105,11 @@ void Relay::NoteIdle(bool idle) {
   idle_ = idle;
   if (idle) ++idle_turns_;
   idle_changed_.notify_all();
+}
+
+bool Relay::Awaited() const {
+  std::scoped_lock lock(mu_);
+  return idle_turns_ < awaited_turns_;
 }
 
 void Relay::NoteStuck(absl::Status why) {
@@ -132,6 +139,7 @@ void Relay::Run() {
     connection_.reset();
     sleeper_.Forget();
     plan_ = {};
+    look_ = true;
     mailbox_->Wait(-1, reconnect_.Next());
   }
   Finish();
@@ -167,20 +175,24 @@ bool Relay::Connect() {
 }
 
 absl::Status Relay::Turn() {
+  // An answer may end a topic's pause, and rows of it wait.
+  if (Awaited() || pauses_.NextEnd(environment_.clock->Steady()).has_value()) look_ = true;
   TakeAnswers();
-  RETURN_IF_ERROR(Settle());
+  const bool due = settlement_.Left(environment_.clock->Steady()) == Millis(0);
+  if (more_ || due || Awaited()) RETURN_IF_ERROR(Settle());
   RETURN_IF_ERROR(RenewLeases());
   const bool room = queues_.waiting() + rows_under_way_ + options_.batch_size <=
                     static_cast<size_t>(std::max(options_.max_in_flight, options_.batch_size));
   more_ = false;
-  if (room && !shards_.empty()) RETURN_IF_ERROR(Claim());
+  const bool looks = room && look_ && !shards_.empty();
+  if (looks) RETURN_IF_ERROR(Claim());
   Send();
   if (more_) return absl::OkStatus();
   if (!room) {
     mailbox_->Wait(-1, options_.lock_ttl / 6);
     return absl::OkStatus();
   }
-  return Rest();
+  return Rest(looks);
 }
 
 ClaimRequest Relay::NewClaimRequest() const {
@@ -202,6 +214,7 @@ absl::Status Relay::Claim() {
   const ClaimRequest request = NewClaimRequest();
   ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
   more_ = claim.candidates >= request.rows;
+  look_ = more_;
   plan_.Looked(before, environment_.clock->Steady(), more_, claim.a_second_ago);
   if (claim.rows.empty()) return absl::OkStatus();
   live_tokens_[request.token] = static_cast<int>(claim.rows.size());
@@ -209,7 +222,7 @@ absl::Status Relay::Claim() {
   NoteIdle(false);
   queues_.Add(std::move(claim.rows), before);
   Send();
-  return sleeper_.Awake(*store_);
+  return sleeper_.Awake(*store_, more_);
 }
 
 void Relay::Send() {
@@ -232,6 +245,7 @@ void Relay::Send() {
 
 absl::Status Relay::Settle() {
   if (settlement_.empty()) return absl::OkStatus();
+  look_ = look_ || settlement_.urgent();  // which may free others
   return settlement_.Write(*store_, [this](const OutboxRow& row) {
     const auto live = live_tokens_.find(row.lock_token);
     if (live != live_tokens_.end() && --live->second == 0) live_tokens_.erase(live);
@@ -280,26 +294,43 @@ absl::Status Relay::RenewLeases() {
   return absl::OkStatus();
 }
 
-absl::Status Relay::Rest() {
+absl::Status Relay::Rest(bool looked) {
+  const SteadyTime now = environment_.clock->Steady();
   const bool in_hand = !under_way_.empty() || queues_.waiting() > 0 || !settlement_.empty();
-  if (in_hand && mailbox_->Wait(-1, kAnswerGrace)) return absl::OkStatus();
-  const ClaimRequest request = NewClaimRequest();
-  std::optional<Millis> at_most = pauses_.NextEnd(environment_.clock->Steady());
-  if (in_hand) at_most = std::min(at_most.value_or(options_.lock_ttl / 6), options_.lock_ttl / 6);
-  if (const auto start = plan_.UntilStart(environment_.clock->Steady()); start.has_value()) {
-    at_most = std::min(at_most.value_or(*start), *start);
+  const std::optional<Millis> gathering =
+      settlement_.empty() ? std::nullopt : std::optional(settlement_.Left(now));
+  if (in_hand && !sleeper_.armed()) {
+    look_ = true;
+    const bool answered =
+        mailbox_->Wait(-1, std::min(kAnswerGrace, gathering.value_or(kAnswerGrace)));
+    if (answered || gathering.has_value()) return absl::OkStatus();
   }
-  if (!in_hand && plan_.whole()) {
-    if (request.paused_topics.empty()) {
-      NoteIdle(!shards_.empty());
-    } else {
+  const ClaimRequest request = NewClaimRequest();
+  std::optional<Millis> next_look = pauses_.NextEnd(now);
+  if (in_hand) {
+    next_look = std::min(next_look.value_or(options_.lock_ttl / 6), options_.lock_ttl / 6);
+  }
+  if (const auto start = plan_.UntilStart(now); start.has_value()) {
+    next_look = std::min(next_look.value_or(*start), *start);
+  }
+  if (looked && !in_hand && plan_.whole()) {
+    if (!request.paused_topics.empty()) {
       NoteStuck(outage_);
+    } else {
+      NoteIdle(true);
+      if (Awaited()) return absl::OkStatus();
     }
   }
-  return sleeper_.Rest(*store_, *mailbox_, request, plan_.floor(), at_most, [this] {
-    NoteTurn();
-    return !stop_;
-  });
+  std::optional<Millis> at_most = next_look;
+  if (gathering.has_value()) at_most = std::min(next_look.value_or(*gathering), *gathering);
+  ASSIGN_OR_RETURN(const bool something,
+                   sleeper_.Rest(*store_, *mailbox_, request, plan_.floor(), at_most, [this] {
+                     NoteTurn();
+                     return !stop_;
+                   }));
+  look_ = look_ || something ||
+          (next_look.has_value() && environment_.clock->Steady() - now >= *next_look);
+  return absl::OkStatus();
 }
 
 void Relay::Reconfigure(const RelayOptions& fresh) {
@@ -317,6 +348,7 @@ void Relay::FollowOptions() {
     fresh.swap(new_options_);
   }
   if (!fresh.has_value()) return;
+  look_ = true;
   options_.batch_size = fresh->batch_size;
   options_.max_in_flight = fresh->max_in_flight;
   options_.max_requests = fresh->max_requests;
@@ -340,6 +372,7 @@ void Relay::TakeShards() {
     shards_ = std::move(fresh->first);
     shard_count_ = fresh->second;
     plan_ = {};
+    look_ = true;
     owns_first_ = std::find(shards_.begin(), shards_.end(), 0) != shards_.end();
     events_.OnShards(shards_, shard_count_);
     GiveBack(queues_.TakeWaiting([&](const KeyQueues::Entry& entry) { return !Mine(entry); }),

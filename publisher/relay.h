@@ -92,7 +92,7 @@ class Relay : public Service {
   void Send();
   absl::Status Settle();
   absl::Status RenewLeases();
-  absl::Status Rest();
+  absl::Status Rest(bool looked);
   void Finish();
   void TakeShards();
   void FollowOptions();
@@ -100,6 +100,7 @@ class Relay : public Service {
   void NoteTurn();
   void SetHealth(absl::Status health);
   void NoteIdle(bool idle);
+  bool Awaited() const;  // by WaitUntilDrained
   // Nothing goes on until something that is out of reach comes back.
   void NoteStuck(absl::Status why);
   ClaimRequest NewClaimRequest() const;
@@ -138,6 +139,7 @@ class Relay : public Service {
   int shard_count_ = 1;
   LookPlan plan_;
   bool more_ = false;        // the last claim was full
+  bool look_ = true;         // there may be rows that the last claim did not see
   SteadyTime oldest_lease_;  // of what is in hand; only moves on in RenewLeases
 
   std::atomic<bool> stop_ = false;
@@ -153,6 +155,7 @@ class Relay : public Service {
   bool leaving_ = false;  // … and whether rows of other shards are still in hand
   absl::Status health_;
   int64_t idle_turns_ = 0;
+  int64_t awaited_turns_ = 0;
   bool idle_ = false;
   int64_t stuck_turns_ = 0;
   absl::Status stuck_;

@@ -57,8 +57,8 @@ void Relay::Apply(UnderWay request, std::vector<DispatchResult> results) {
 
 void Relay::ApplyKey(const UnderWay& request, size_t first, size_t last,
                      const std::vector<DispatchResult>& results, int refused) {
-  const auto took =
-      std::chrono::duration_cast<Millis>(environment_.clock->Steady() - request.sent_at);
+  const SteadyTime now = environment_.clock->Steady();
+  const auto took = std::chrono::duration_cast<Millis>(now - request.sent_at);
   const std::string key = request.entries[first].row->aggregate_id;
   std::optional<size_t> failed;
   std::vector<KeyQueues::Entry> behind;  // not delivered, after the failed one
@@ -72,7 +72,7 @@ void Relay::ApplyKey(const UnderWay& request, size_t first, size_t last,
       } else {
         events_.OnPublished(*entry.row, took);
       }
-      settlement_.Published(entry.row, results[i].message_id);
+      settlement_.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
       failed = i;
     } else {

@@ -1,5 +1,7 @@
 #include "publisher/settlement.h"
 
+#include <algorithm>
+#include <chrono>
 #include <unordered_set>
 #include <utility>
 
@@ -7,7 +9,8 @@
 
 namespace lockstep::publisher {
 
-void Settlement::Published(Row row, std::string message_id) {
+void Settlement::Published(Row row, std::string message_id, SteadyTime now) {
+  if (published_.empty()) since_ = now;
   // Only a row that failed before can have others held behind it.
   if (row->attempts > 0) published_unblocking_.push_back(row->sequence);
   published_.push_back({row->sequence, row->lock_token, std::move(message_id)});
@@ -20,6 +23,11 @@ void Settlement::Failed(Row row, RowFailure failure, bool frees_followers) {
   failure.lock_token = row->lock_token;
   failed_.push_back(std::move(failure));
   failed_rows_.push_back(std::move(row));
+}
+
+Millis Settlement::Left(SteadyTime now) const {
+  if (urgent()) return Millis(0);
+  return std::max(Millis(0), std::chrono::ceil<Millis>(since_ + kGather - now));
 }
 
 absl::Status Settlement::Account(OutboxStore& store, const std::vector<Row>& rows,

@@ -29,51 +29,65 @@ RetryPolicy PollPolicy(Millis floor, Millis cap) {
 Sleeper::Sleeper(Millis floor, Millis cap, Backoff::Random random)
     : policy_(PollPolicy(floor, cap)), random_(std::move(random)) {}
 
-absl::Status Sleeper::Awake(OutboxStore& store) {
+absl::Status Sleeper::Awake(OutboxStore& store, bool more) {
   rests_ = 0;
   writer_rests_ = 0;
+  return more ? Disarm(store) : absl::OkStatus();
+}
+
+absl::Status Sleeper::Disarm(OutboxStore& store) {
   if (armed_.empty()) return absl::OkStatus();
   return store.WakeUnlock(std::exchange(armed_, {}));
 }
 
-absl::Status Sleeper::Rest(OutboxStore& store, Mailbox& mailbox, const ClaimRequest& request,
-                           const ClaimCursor& floor, std::optional<Millis> at_most,
-                           const std::function<bool()>& tick) {
+absl::StatusOr<bool> Sleeper::Rest(OutboxStore& store, Mailbox& mailbox,
+                                   const ClaimRequest& request, const ClaimCursor& floor,
+                                   std::optional<Millis> at_most,
+                                   const std::function<bool()>& tick) {
   if (armed_ != request.shards) {
-    if (!armed_.empty()) RETURN_IF_ERROR(store.WakeUnlock(std::exchange(armed_, {})));
+    RETURN_IF_ERROR(Disarm(store));
     if (!request.shards.empty()) {
       ASSIGN_OR_RETURN(const bool locked, store.TryWakeLocks(request.shards));
       if (locked) {
         armed_ = request.shards;
-        return absl::OkStatus();  // look once more
+        return true;  // look once more
       }
     }
   }
   const bool writer = armed_.empty() && !request.shards.empty();
-  rests_ = writer ? 0 : rests_ + 1;
   writer_rests_ = writer ? writer_rests_ + 1 : 0;
+  if (writer) rests_ = 0;
   // What an open transaction commits comes without a notification.
   Millis rest =
-      writer ? kWriterPolicy.Delay(writer_rests_, random_()) : policy_.Delay(rests_, random_());
-  if (rests_ > 1 && !armed_.empty()) {
+      writer ? kWriterPolicy.Delay(writer_rests_, random_()) : policy_.Delay(rests_ + 1, random_());
+  if (rests_ > 0 && !armed_.empty()) {
     // The first rest is shorter than any retry; later ones must not oversleep one.
     ASSIGN_OR_RETURN(const auto due, store.NextDue(request, floor));
     if (due.has_value()) rest = std::min(rest, *due);
   }
-  if (at_most.has_value()) rest = std::min(rest, *at_most);
-  // One that came with the answer to the last look is not on the socket any more.
+  const bool cut = at_most.has_value() && *at_most < rest;
+  if (cut) rest = *at_most;
+  // One that came with the answer to the last look is not on the socket any more. Whoever is told
+  // of the next while at work on the last need not be told.
   ASSIGN_OR_RETURN(const bool early, Notified(store));
-  if (early) return absl::OkStatus();
+  if (early) {
+    RETURN_IF_ERROR(Disarm(store));
+    return true;
+  }
   const auto end = std::chrono::steady_clock::now() + rest;
   while (tick()) {
     const auto left = std::chrono::ceil<Millis>(end - std::chrono::steady_clock::now());
-    if (left <= Millis(0)) break;
+    if (left <= Millis(0)) {
+      if (!cut && !writer) ++rests_;
+      return !cut || armed_.empty();
+    }
     const bool event = mailbox.Wait(store.connection().socket(), std::min(left, kTick));
     if (!event) continue;
     // The mailbox, a notification, or the end of the session.
-    return Notified(store).status();
+    ASSIGN_OR_RETURN(const bool notified, Notified(store));
+    return notified || armed_.empty();
   }
-  return absl::OkStatus();
+  return true;
 }
 
 absl::StatusOr<bool> Sleeper::Notified(OutboxStore& store) {

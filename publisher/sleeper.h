@@ -15,20 +15,24 @@ namespace lockstep::publisher {
 //
 // To sleep, it takes the wake lock of each of its shards; the relay then looks once more, and only
 // when that look finds nothing does it wait. A writer that fails to share the lock notifies. One
-// that shares it keeps us from sleeping until its transaction ends. Owned by the relay's thread.
+// that shares it keeps us from sleeping until its transaction ends. A relay that keeps up with the
+// writers holds the locks on through its work: each commit wakes it anyway, and going to sleep
+// takes three statements (ADR 11). Owned by the relay's thread.
 class Sleeper {
  public:
   Sleeper(Millis floor, Millis cap, Backoff::Random random);
 
-  // Work was found: the next wait is short again, and writers need not notify.
-  absl::Status Awake(OutboxStore& store);
+  // Work was found: the next wait is short again. If there is `more`, writers need not notify.
+  absl::Status Awake(OutboxStore& store, bool more);
 
-  // Called after a look that found nothing. The first time it takes the locks and returns at once,
-  // so that the caller looks again; then it waits: for a notification, the mailbox, `at_most`, or
-  // the poll. `floor`: where that look began. `tick` is called at least every second meanwhile.
-  absl::Status Rest(OutboxStore& store, Mailbox& mailbox, const ClaimRequest& request,
-                    const ClaimCursor& floor, std::optional<Millis> at_most,
-                    const std::function<bool()>& tick);
+  // Called after a look that found nothing. The first time it takes the locks and returns at once;
+  // then it waits: for a notification, the mailbox, `at_most`, or the poll. `floor`: where that
+  // look began. `tick` is called at least every second meanwhile. Answers whether there may be
+  // something to see, as far as it knows: not when the mailbox or `at_most` ended the wait under
+  // the locks.
+  absl::StatusOr<bool> Rest(OutboxStore& store, Mailbox& mailbox, const ClaimRequest& request,
+                            const ClaimCursor& floor, std::optional<Millis> at_most,
+                            const std::function<bool()>& tick);
 
   // The session is gone, and its locks with it.
   void Forget() { armed_.clear(); }
@@ -38,11 +42,12 @@ class Sleeper {
   bool armed() const { return !armed_.empty(); }
 
  private:
+  absl::Status Disarm(OutboxStore& store);
   absl::StatusOr<bool> Notified(OutboxStore& store);
 
   RetryPolicy policy_;
   Backoff::Random random_;
-  int rests_ = 0;
+  int rests_ = 0;           // in a row that came to their end
   int writer_rests_ = 0;    // in a row, because somebody was writing
   std::vector<int> armed_;  // shards whose wake locks we hold
 };

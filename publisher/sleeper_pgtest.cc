@@ -96,6 +96,38 @@ TEST_F(SleeperTest, NothingIsNotifiedWhileThePublisherIsAwake) {
   EXPECT_EQ(listener->TakeNotifications()->size(), 1u);
 }
 
+TEST_F(SleeperTest, ARelayThatKeepsUpIsWokenWhileItWaitsForAnswers) {
+  bus_.HoldPublishes(true);
+  const auto owner = StartOwner(Sleepy(), nullptr, [] { return 0.999; });
+  for (int n = 1; n <= 5; ++n) {
+    AwaitAsleep();
+    Enqueue(fmt::format("k{}", n), 1);
+    ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == n; })) << n;
+    EXPECT_EQ(SleepingSessions(), 1) << "it has given the locks back";
+  }
+  bus_.HoldPublishes(false);
+  ASSERT_TRUE(AwaitPublished(5));
+}
+
+TEST_F(SleeperTest, ARelayThatFallsBehindLetsTheWritersOff) {
+  bus_.HoldPublishes(true);
+  RelayOptions options = Sleepy();
+  options.batch_size = options.max_in_flight = 1;  // every claim is full, and then it has no room
+  const auto owner = StartOwner(options, nullptr, [] { return 0.999; });
+  const auto listener = db_.Connect();
+  const auto channel = db_.Query("SELECT lockstep.wake_channel('shop.outbox')");
+  ASSERT_TRUE(listener->Listen(channel.Text(0, 0)).ok());
+  AwaitAsleep();
+  Enqueue("k", 1);
+  while (SleepingSessions() > 0) std::this_thread::yield();
+  Enqueue("k", 2);
+  ASSERT_TRUE(listener->Execute("SELECT 1").ok());
+  EXPECT_EQ(listener->TakeNotifications()->size(), 1u) << "of the first one";
+  bus_.HoldPublishes(false);
+  ASSERT_TRUE(AwaitPublished(2));
+  AwaitAsleep();
+}
+
 TEST_F(SleeperTest, ANewPollIntervalIsFollowedAtOnce) {
   RelayOptions options = Sleepy();
   const auto owner = StartOwner(options, nullptr, [] { return 0.999; });
