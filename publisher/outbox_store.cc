@@ -69,6 +69,11 @@ OutboxRow ReadRow(const Result& result, int i, const std::string& token) {
   return row;
 }
 
+// A deliberate defect.
+void Spoil(std::string_view part, std::string_view with, std::string& sql) {
+  if (const size_t at = sql.find(part); at != std::string::npos) sql.replace(at, part.size(), with);
+}
+
 }  // namespace
 
 // The statements with the table's name in them. Prepared names carry the outbox's oid, for one
@@ -83,12 +88,8 @@ struct OutboxStore::Sql {
       : quoted(table.Quoted()), oid(the_oid) {}
   Text Make(const char* name, const char* sql) const {
     Text text{fmt::format("{} {}", name, oid), fmt::format(fmt::runtime(sql), quoted)};
-    if (defect::On("drop-lease-guard")) {
-      constexpr std::string_view kGuard = " AND t.lock_token = m.token";
-      if (const size_t at = text.sql.find(kGuard); at != std::string::npos) {
-        text.sql.erase(at, kGuard.size());
-      }
-    }
+    if (defect::On("drop-lease-guard")) Spoil("t.lock_token = m.token", "true", text.sql);
+    if (defect::On("skip-key-order")) Spoil("r.version > b.limit_version", "false", text.sql);
     return text;
   }
 

@@ -11,6 +11,7 @@
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "tests/chaos/system/tables.h"
+#include "tests/chaos/system/witness.h"
 
 namespace lockstep::chaos {
 namespace {
@@ -157,6 +158,7 @@ void World::WriteConfigurations() {
         "  - {{name: chaos.events.{}, topic: chaos.events, ordering: {}, retain_acked: true}}\n",
         name, ordered);
   }
+  provision += "  - {name: chaos.events.witness, topic: chaos.events}\n";
   WriteFile("runner.yaml",
             fmt::format(kRunnerYaml, runner_database_->port(), runner_bus_->port()) + groups);
   // The operator's, past the gates.
@@ -210,6 +212,11 @@ void World::Calm() {
   emulator_->Signal(SIGCONT);
   publishers_->Calm();
   runners_->Calm();
+}
+
+std::vector<std::string> World::ReadWitness() {
+  return chaos::ReadWitness(*transport_, "projects/chaos/subscriptions/chaos.events.witness",
+                            Millis(3'000));
 }
 
 std::set<std::string> World::Inventory() {
