@@ -32,6 +32,29 @@ TEST(Order, FoldsPartialUpdatesThatComeBackwards) {
   EXPECT_EQ(world.Count("SELECT settled_version FROM feed_state.key_state"), 4);
 }
 
+TEST(Order, FollowsTheVersionsOfABatchOfWhichTheInboxKnowsSome) {
+  for (const char* known : {"k1", "k2"}) {  // of the same aggregate, and of another
+    GroupWorld world;
+    world.options.lanes = 1;
+    auto group = world.NewGroup();
+    const TestEvent before{.id = known, .version = 1, .payload = Merge("a", "one")};
+    world.Publish({before, {.version = 1, .payload = Merge("a", "one")}});
+    ASSERT_TRUE(world.AwaitDrained());
+    group->Stop();
+    // One batch: they are there when the group starts.
+    world.Publish({before, {.version = 2, .payload = Merge("b", "two")}});
+    group = world.NewGroup("another");
+    ASSERT_TRUE(world.AwaitDrained());
+    EXPECT_EQ(world.Count("SELECT settled_version FROM feed_state.key_state "
+                          "WHERE aggregate_key LIKE '%k1'"),
+              2);
+    world.Publish({{.version = 3, .payload = Merge("a", "three")}});
+    ASSERT_TRUE(world.AwaitDrained());
+    EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items WHERE id = 'k1'"), "3threetwo");
+    EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  }
+}
+
 TEST(Order, KeepsParkedEventsThroughARestart) {
   GroupWorld world(/*ordered=*/false);
   auto group = world.NewGroup();
