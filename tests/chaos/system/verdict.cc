@@ -220,7 +220,7 @@ void Verdict::CheckOrder(postgres::Connection& source) {
   }
   std::map<std::string, int64_t> reached;
   std::vector<std::string> bad;
-  for (const std::string& id : world_.ReadWitness()) {
+  for (const std::string& id : world_.ReadWitness(places.size())) {
     const auto place = places.find(id);
     if (place == places.end()) {
       bad.push_back("not in the outbox: " + id);

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "platform/status.h"
@@ -20,7 +21,9 @@ class Notes : public pubsub::DeliverySink {
         // The emulator counts its messages, so the ids tell their order; the clock does not.
         const auto number = std::stoull(delivery.message_id.value());
         const std::string& event = delivery.message.attributes.at("event_id");
-        if (events_.try_emplace(number, event).second) ++news_;
+        if (!messages_.try_emplace(number, event).second) continue;
+        ++news_;
+        events_.insert(event);
         tokens.push_back(delivery.token);
       }
     }
@@ -34,11 +37,15 @@ class Notes : public pubsub::DeliverySink {
     std::scoped_lock lock(mu_);
     return std::exchange(news_, 0);
   }
+  size_t events() const {
+    std::scoped_lock lock(mu_);
+    return events_.size();
+  }
   std::vector<std::string> InOrder() const {
     std::scoped_lock lock(mu_);
     std::vector<std::string> ids;
-    ids.reserve(events_.size());
-    for (const auto& [number, event] : events_) ids.push_back(event);
+    ids.reserve(messages_.size());
+    for (const auto& [number, event] : messages_) ids.push_back(event);
     return ids;
   }
 
@@ -46,20 +53,27 @@ class Notes : public pubsub::DeliverySink {
 
  private:
   mutable std::mutex mu_;
-  std::map<unsigned long long, std::string> events_;
+  std::map<unsigned long long, std::string> messages_;
+  std::unordered_set<std::string> events_;
   int news_ = 0;
 };
 
 }  // namespace
 
 std::vector<std::string> ReadWitness(pubsub::Transport& transport, const std::string& subscription,
-                                     Millis quiet) {
+                                     size_t events) {
   Notes notes;
-  notes.receiver = transport.NewReceiver({.subscription = subscription}, notes);
+  // Without limits: a message whose ack was lost counts as outstanding until its lease ends.
+  notes.receiver = transport.NewReceiver({.subscription = subscription,
+                                          .max_outstanding_messages = 100'000'000,
+                                          .max_outstanding_bytes = int64_t{1} << 40},
+                                         notes);
   notes.receiver->Start().IgnoreError();  // the checks find that nothing came
-  do {
-    std::this_thread::sleep_for(quiet);
-  } while (notes.TakeNews() > 0);
+  int quiet = 0;                          // seconds
+  while (quiet < 3 || (quiet < 60 && notes.events() < events)) {
+    std::this_thread::sleep_for(Millis(1'000));
+    quiet = notes.TakeNews() > 0 ? 0 : quiet + 1;
+  }
   notes.receiver->Stop();
   return notes.InOrder();
 }

@@ -214,9 +214,9 @@ void World::Calm() {
   runners_->Calm();
 }
 
-std::vector<std::string> World::ReadWitness() {
+std::vector<std::string> World::ReadWitness(size_t events) {
   return chaos::ReadWitness(*transport_, "projects/chaos/subscriptions/chaos.events.witness",
-                            Millis(3'000));
+                            events);
 }
 
 std::set<std::string> World::Inventory() {

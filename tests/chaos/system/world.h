@@ -53,8 +53,9 @@ class World {
   // Ends every attack that lasts.
   void Calm();
 
-  // The ids of all events that Pub/Sub was given, in its order. Once.
-  std::vector<std::string> ReadWitness();
+  // The ids of all events that Pub/Sub was given, in its order: at least `events` different ones,
+  // unless they are not there. Once.
+  std::vector<std::string> ReadWitness(size_t events);
 
   // Tables of both databases, subscriptions and snapshots: what a run must leave as it was.
   std::set<std::string> Inventory();
