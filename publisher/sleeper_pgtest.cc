@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -151,6 +153,51 @@ TEST_F(SleeperTest, WhatAFailureSetsFreeIsLookedForAtOnce) {
       "FROM generate_series(1, 2) AS v");
   ASSERT_TRUE(owner->events.Await([&] { return owner->events.published == 1; }));
   EXPECT_EQ(owner->events.dead.size(), 1u);
+}
+
+// Answers when told, request by request.
+class ByHand : public Dispatcher {
+ public:
+  void Dispatch(const std::string&, const std::string&, std::vector<RowPtr> rows,
+                Done done) override {
+    std::scoped_lock lock(mu_);
+    requests_.push_back({rows.size(), std::move(done)});
+    changed_.notify_all();
+  }
+  // False if there is no such request after 20 s.
+  bool Answer(size_t request, const absl::Status& status) {
+    std::unique_lock lock(mu_);
+    const auto there = [&] { return requests_.size() > request; };
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), there)) return false;
+    const auto [rows, done] = requests_[request];
+    lock.unlock();
+    done(std::vector<DispatchResult>(rows, {status, "", ""}));
+    return true;
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::vector<std::pair<size_t, Done>> requests_;
+};
+
+TEST_F(SleeperTest, RowsOfAPausedTopicAreLookedForWhenAnAnswerEndsThePause) {
+  RelayOptions options = Sleepy();
+  options.retry.base = options.retry.cap = Millis(60'000);  // nor can the end of the pause help
+  auto dispatcher = std::make_unique<ByHand>();
+  ByHand& bus = *dispatcher;
+  const auto owner = StartOwner(options, std::move(dispatcher), [] { return 0.999; });
+  AwaitAsleep();
+  Enqueue("slow", 1);
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 1; }));
+  Enqueue("away", 1);
+  ASSERT_TRUE(bus.Answer(1, absl::UnavailableError("away")));
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.outages.size() == 1; }));
+  Enqueue("late", 1);
+  std::this_thread::sleep_for(Millis(200));  // it has looked, past the topic that is paused
+  ASSERT_TRUE(bus.Answer(0, absl::OkStatus()));
+  EXPECT_TRUE(bus.Answer(2, absl::OkStatus())) << "it sleeps on";
+  owner->relay->Stop();
 }
 
 TEST_F(SleeperTest, ANewPollIntervalIsFollowedAtOnce) {
