@@ -1,7 +1,6 @@
 #include "postgres/connection.h"
 
 #include <cctype>
-#include <pqxx/pqxx>
 #include <utility>
 
 #include "platform/database_address.h"
@@ -9,7 +8,7 @@
 #include "platform/log.h"
 #include "platform/status.h"
 #include "platform/text.h"
-#include "postgres/identifier.h"
+#include "postgres/connection_impl.h"
 #include "postgres/result_impl.h"
 #include "postgres/sql_error.h"
 
@@ -17,20 +16,6 @@ namespace lockstep::postgres {
 namespace {
 
 constexpr char kConnectionLost[] = "08006";
-
-// libpqxx writes notices to stderr unless told otherwise; ours say nothing that a log line doesn't.
-#if PQXX_VERSION_MAJOR >= 7
-struct Silent {
-  explicit Silent(pqxx::connection& connection) {
-    connection.set_notice_handler([](pqxx::zview) noexcept {});
-  }
-};
-#else
-struct Silent : pqxx::errorhandler {
-  explicit Silent(pqxx::connection_base& connection) : pqxx::errorhandler(connection) {}
-  bool operator()(const char[]) noexcept override { return false; }
-};
-#endif
 
 // For the query of a URI, and for a value in quotes: a group's name may hold anything.
 std::string PercentEncoded(std::string_view value) {
@@ -87,19 +72,6 @@ std::string SessionSettings(const ConnectionOptions& options) {
       options.idle_in_transaction_timeout.count(), options.idle_session_timeout.count());
 }
 
-// A statement that the server knows, in the words of SQL.
-std::string CallOf(const Statement& statement, const Params& params) {
-  std::string call = "EXECUTE " + QuoteIdentifier(statement.name);
-  char separator = '(';
-  for (const auto& value : params.values()) {
-    call += separator;
-    call += value ? QuoteLiteral(*value) : "NULL";
-    separator = ',';
-  }
-  if (separator == ',') call += ')';
-  return call;
-}
-
 absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
   // libpq names host, user and database; of an address that it can't read it quotes any part.
   return SqlError(kConnectionLost,
@@ -108,34 +80,6 @@ absl::Status ConnectError(const ConnectionOptions& options, std::string_view wha
 }
 
 }  // namespace
-
-struct Connection::Impl {
-  explicit Impl(const std::string& url) : connection(url), silent(connection) {}
-
-  template <typename Run>
-  absl::StatusOr<Result> Guard(Run run);
-
-  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params);
-  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params);
-
-  pqxx::connection connection;
-  Silent silent;
-  std::set<std::string, std::less<>> prepared;
-  std::set<std::string, std::less<>> known;  // have run: the server has them under their names
-  bool lost = false;
-#if PQXX_VERSION_MAJOR < 7
-  struct Receiver : pqxx::notification_receiver {
-    Receiver(pqxx::connection_base& c, const std::string& name, std::vector<Notification>& to)
-        : pqxx::notification_receiver(c, name), inbox(to) {}
-    void operator()(const std::string& payload, int) override {
-      inbox.push_back({channel(), payload});
-    }
-    std::vector<Notification>& inbox;
-  };
-  std::vector<std::unique_ptr<Receiver>> receivers;
-#endif
-  std::vector<Notification> notifications;
-};
 
 // libpqxx 6 gives some of its exceptions no SQLSTATE, and those of class 40 have no place for one.
 std::string_view StateOf(const pqxx::sql_error& error) {
@@ -303,82 +247,6 @@ absl::StatusOr<std::vector<Notification>> Connection::TakeNotifications() {
   });
   if (!taken.ok()) return taken.status();
   return std::exchange(impl_->notifications, {});
-}
-
-Transaction::Transaction(Transaction&& other) noexcept
-    : connection_(std::exchange(other.connection_, nullptr)),
-      begun_(other.begun_),
-      unsent_(std::move(other.unsent_)),
-      failed_(std::move(other.failed_)) {}
-
-Transaction::~Transaction() {
-  if (connection_ != nullptr) Rollback().IgnoreError();
-}
-
-absl::StatusOr<Result> Transaction::Note(absl::StatusOr<Result> result) {
-  if (!result.ok()) failed_.Update(result.status());
-  return result;
-}
-
-// What is unsent, then this one, whose rows are answered.
-absl::StatusOr<Result> Transaction::Send(std::string_view last) {
-  begun_ = true;
-  return Note(connection_->Execute(std::exchange(unsent_, {}).append(last)));
-}
-
-absl::StatusOr<Result> Transaction::Execute(std::string_view sql, const Params& params) {
-  if (params.values().empty()) return Send(sql);
-  if (!unsent_.empty()) RETURN_IF_ERROR(Send("").status());
-  return Note(connection_->Execute(sql, params));
-}
-
-absl::StatusOr<Result> Transaction::Execute(const Statement& statement, const Params& params) {
-  if (unsent_.empty()) return Note(connection_->Execute(statement, params));
-  if (connection_->impl_->known.contains(statement.name)) return Send(CallOf(statement, params));
-  RETURN_IF_ERROR(Send("").status());
-  return Note(connection_->Execute(statement, params));
-}
-
-absl::Status Transaction::Defer(const Statement& statement, const Params& params) {
-  // Only what the server knows already can be called by name.
-  if (!connection_->impl_->known.contains(statement.name)) {
-    return Execute(statement, params).status();
-  }
-  unsent_ += CallOf(statement, params) + "; ";
-  return absl::OkStatus();
-}
-
-absl::Status Transaction::Savepoint(std::string_view name) {
-  return Execute("SAVEPOINT " + QuoteIdentifier(name)).status();
-}
-
-absl::Status Transaction::RollbackTo(std::string_view name) {
-  unsent_.clear();  // a savepoint is sent at once, so these came after it
-  const auto undone = connection_->Execute("ROLLBACK TO SAVEPOINT " + QuoteIdentifier(name));
-  if (undone.ok()) failed_ = absl::OkStatus();
-  return undone.status();
-}
-
-absl::Status Transaction::Commit() {
-  // COMMIT of a failed transaction answers without an error, having rolled back.
-  if (!failed_.ok()) {
-    absl::Status failed = failed_;
-    Rollback().IgnoreError();
-    return failed;
-  }
-  Connection* const connection = std::exchange(connection_, nullptr);
-  const auto committed = connection->Execute(unsent_ + "COMMIT");
-  if (committed.ok()) return absl::OkStatus();
-  if (connection->broken()) return InDoubtError(MessageOf(committed.status()));
-  // A statement before it that fails keeps the COMMIT from being run.
-  if (!unsent_.empty()) connection->Execute("ROLLBACK").status().IgnoreError();
-  return committed.status();
-}
-
-absl::Status Transaction::Rollback() {
-  Connection* const connection = std::exchange(connection_, nullptr);
-  if (connection == nullptr || !begun_ || connection->broken()) return absl::OkStatus();
-  return connection->Execute("ROLLBACK").status();
 }
 
 }  // namespace lockstep::postgres

@@ -91,12 +91,9 @@ class Relay : public Service {
   absl::Status Claim();
   void Send();
   absl::Status Settle();
-  absl::Status RenewLeases();
   absl::Status Rest(bool looked);
   void Finish();
-  void TakeShards();
   void FollowOptions();
-  bool Mine(const KeyQueues::Entry& entry) const;
   void NoteTurn();
   void SetHealth(absl::Status health);
   void NoteIdle(bool idle);
@@ -104,6 +101,11 @@ class Relay : public Service {
   // Nothing goes on until something that is out of reach comes back.
   void NoteStuck(absl::Status why);
   ClaimRequest NewClaimRequest() const;
+
+  // relay_leases.cc
+  absl::Status RenewLeases();
+  void TakeShards();
+  bool Mine(const KeyQueues::Entry& entry) const;
 
   // relay_answers.cc
   void TakeAnswers();

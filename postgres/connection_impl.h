@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <pqxx/pqxx>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "postgres/connection.h"
+
+// What a Connection holds; for this folder's own sources only.
+namespace lockstep::postgres {
+
+// libpqxx writes notices to stderr unless told otherwise; ours say nothing that a log line doesn't.
+#if PQXX_VERSION_MAJOR >= 7
+struct Silent {
+  explicit Silent(pqxx::connection& connection) {
+    connection.set_notice_handler([](pqxx::zview) noexcept {});
+  }
+};
+#else
+struct Silent : pqxx::errorhandler {
+  explicit Silent(pqxx::connection_base& connection) : pqxx::errorhandler(connection) {}
+  bool operator()(const char[]) noexcept override { return false; }
+};
+#endif
+
+struct Connection::Impl {
+  explicit Impl(const std::string& url) : connection(url), silent(connection) {}
+
+  template <typename Run>
+  absl::StatusOr<Result> Guard(Run run);
+
+  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params);
+  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params);
+
+  pqxx::connection connection;
+  Silent silent;
+  std::set<std::string, std::less<>> prepared;
+  std::set<std::string, std::less<>> known;  // have run: the server has them under their names
+  bool lost = false;
+#if PQXX_VERSION_MAJOR < 7
+  struct Receiver : pqxx::notification_receiver {
+    Receiver(pqxx::connection_base& c, const std::string& name, std::vector<Notification>& to)
+        : pqxx::notification_receiver(c, name), inbox(to) {}
+    void operator()(const std::string& payload, int) override {
+      inbox.push_back({channel(), payload});
+    }
+    std::vector<Notification>& inbox;
+  };
+  std::vector<std::unique_ptr<Receiver>> receivers;
+#endif
+  std::vector<Notification> notifications;
+};
+
+}  // namespace lockstep::postgres

@@ -1,0 +1,103 @@
+#include <utility>
+
+#include "platform/status.h"
+#include "postgres/connection.h"
+#include "postgres/connection_impl.h"
+#include "postgres/identifier.h"
+#include "postgres/sql_error.h"
+
+namespace lockstep::postgres {
+namespace {
+
+// A statement that the server knows, in the words of SQL.
+std::string CallOf(const Statement& statement, const Params& params) {
+  std::string call = "EXECUTE " + QuoteIdentifier(statement.name);
+  char separator = '(';
+  for (const auto& value : params.values()) {
+    call += separator;
+    call += value ? QuoteLiteral(*value) : "NULL";
+    separator = ',';
+  }
+  if (separator == ',') call += ')';
+  return call;
+}
+
+}  // namespace
+
+Transaction::Transaction(Transaction&& other) noexcept
+    : connection_(std::exchange(other.connection_, nullptr)),
+      begun_(other.begun_),
+      unsent_(std::move(other.unsent_)),
+      failed_(std::move(other.failed_)) {}
+
+Transaction::~Transaction() {
+  if (connection_ != nullptr) Rollback().IgnoreError();
+}
+
+absl::StatusOr<Result> Transaction::Note(absl::StatusOr<Result> result) {
+  if (!result.ok()) failed_.Update(result.status());
+  return result;
+}
+
+// What is unsent, then this one, whose rows are answered.
+absl::StatusOr<Result> Transaction::Send(std::string_view last) {
+  begun_ = true;
+  return Note(connection_->Execute(std::exchange(unsent_, {}).append(last)));
+}
+
+absl::StatusOr<Result> Transaction::Execute(std::string_view sql, const Params& params) {
+  if (params.values().empty()) return Send(sql);
+  if (!unsent_.empty()) RETURN_IF_ERROR(Send("").status());
+  return Note(connection_->Execute(sql, params));
+}
+
+absl::StatusOr<Result> Transaction::Execute(const Statement& statement, const Params& params) {
+  if (unsent_.empty()) return Note(connection_->Execute(statement, params));
+  if (connection_->impl_->known.contains(statement.name)) return Send(CallOf(statement, params));
+  RETURN_IF_ERROR(Send("").status());
+  return Note(connection_->Execute(statement, params));
+}
+
+absl::Status Transaction::Defer(const Statement& statement, const Params& params) {
+  // Only what the server knows already can be called by name.
+  if (!connection_->impl_->known.contains(statement.name)) {
+    return Execute(statement, params).status();
+  }
+  unsent_ += CallOf(statement, params) + "; ";
+  return absl::OkStatus();
+}
+
+absl::Status Transaction::Savepoint(std::string_view name) {
+  return Execute("SAVEPOINT " + QuoteIdentifier(name)).status();
+}
+
+absl::Status Transaction::RollbackTo(std::string_view name) {
+  unsent_.clear();  // a savepoint is sent at once, so these came after it
+  const auto undone = connection_->Execute("ROLLBACK TO SAVEPOINT " + QuoteIdentifier(name));
+  if (undone.ok()) failed_ = absl::OkStatus();
+  return undone.status();
+}
+
+absl::Status Transaction::Commit() {
+  // COMMIT of a failed transaction answers without an error, having rolled back.
+  if (!failed_.ok()) {
+    absl::Status failed = failed_;
+    Rollback().IgnoreError();
+    return failed;
+  }
+  Connection* const connection = std::exchange(connection_, nullptr);
+  const auto committed = connection->Execute(unsent_ + "COMMIT");
+  if (committed.ok()) return absl::OkStatus();
+  if (connection->broken()) return InDoubtError(MessageOf(committed.status()));
+  // A statement before it that fails keeps the COMMIT from being run.
+  if (!unsent_.empty()) connection->Execute("ROLLBACK").status().IgnoreError();
+  return committed.status();
+}
+
+absl::Status Transaction::Rollback() {
+  Connection* const connection = std::exchange(connection_, nullptr);
+  if (connection == nullptr || !begun_ || connection->broken()) return absl::OkStatus();
+  return connection->Execute("ROLLBACK").status();
+}
+
+}  // namespace lockstep::postgres
