@@ -7,11 +7,9 @@
 #include <thread>
 
 #include "platform/log.h"
-#include "platform/metrics.h"
 #include "platform/status.h"
 #include "publisher/in_process_bus.h"
-#include "publisher/publisher.h"
-#include "publisher/testing/publishers.h"
+#include "publisher/testing/service_test.h"
 #include "publisher/testing/transaction_pooler.h"
 #include "tests/support/fake_bus_admin.h"
 #include "tests/support/service_stress.h"
@@ -23,93 +21,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-constexpr char kSchemaTopic[] = "projects/p/topics/shop.strict";
-
-class ServiceTest : public PublishersTest {
- protected:
-  PublisherConfig Config(std::vector<std::string> tables = {kTable}) {
-    PublisherConfig config;
-    config.database = db_.url();
-    config.instance = "a";
-    config.ownership.ping_interval = Millis(50);
-    for (const std::string& name : tables) {
-      RelayOptions table;
-      table.table = name;
-      table.poll_interval = Millis(200);
-      table.retry.base = table.retry.cap = Millis(20);
-      table.retry.jitter_amount = 0;
-      config.tables.push_back(table);
-    }
-    return config;
-  }
-
-  // On Pub/Sub, unless `bus` is given.
-  struct Running {
-    MetricsRegistry metrics;
-    std::unique_ptr<Dispatcher> dispatcher;
-    std::unique_ptr<pubsub::Publisher> heartbeats;
-    std::unique_ptr<PublisherService> service;
-  };
-  std::unique_ptr<Running> Make(const PublisherConfig& config, Dispatcher* bus = nullptr) {
-    auto running = std::make_unique<Running>();
-    running->dispatcher = MakePubsubDispatcher(*transport_, "p", config);
-    running->service = std::make_unique<PublisherService>(
-        config, bus == nullptr ? *running->dispatcher : *bus, running->metrics);
-    running->heartbeats = transport_->NewPublisher({});
-    running->service->SetHeartbeat(
-        *running->heartbeats, transport_->admin(),
-        [](const std::string& topic) { return "projects/p/topics/" + topic; });
-    return running;
-  }
-
-  // Until so many calls wait at the frozen emulator.
-  bool AwaitWaiting(size_t calls) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (server_.faults().Waiting() != calls) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
-  // A topic whose messages are protobuf, and what it got.
-  void CreateSchemaTopic(testing::CollectingSink& sink) {
-    pubsub::Schema schema;
-    schema.name = "projects/p/schemas/item";
-    schema.definition = "syntax = \"proto3\"; message Item { string name = 1; }";
-    ASSERT_TRUE(transport_->admin().CreateSchema(schema).ok());
-    pubsub::Topic topic;
-    topic.name = kSchemaTopic;
-    topic.schema = {schema.name, pubsub::SchemaSettings::Encoding::kBinary};
-    ASSERT_TRUE(transport_->admin().CreateTopic(topic).ok());
-    pubsub::Subscription subscription;
-    subscription.name = "projects/p/subscriptions/shop.strict.test";
-    subscription.topic = kSchemaTopic;
-    ASSERT_TRUE(transport_->admin().CreateSubscription(subscription).ok());
-    pubsub::ReceiverOptions options;
-    options.subscription = subscription.name;
-    options.max_outstanding_messages = 100'000;
-    strict_ = transport_->NewReceiver(options, sink);
-    ASSERT_TRUE(strict_->Start().ok());
-  }
-
-  static std::vector<std::string> Heartbeats(const testing::CollectingSink& sink) {
-    std::vector<std::string> positions;
-    for (const auto& delivery : sink.deliveries()) {
-      const auto found = delivery.message.attributes.find("lockstep_heartbeat");
-      if (found == delivery.message.attributes.end()) continue;
-      EXPECT_EQ(delivery.message.ordering_key, "");
-      EXPECT_EQ(delivery.message.data, "");
-      EXPECT_THAT(delivery.message.attributes, SizeIs(1));
-      positions.push_back(found->second);
-    }
-    return positions;
-  }
-
-  testing::CollectingSink strict_sink_;
-  std::unique_ptr<pubsub::Receiver> strict_;
-};
 
 TEST_F(ServiceTest, IsAServiceLikeAnyOther) {
   const PublisherConfig config = Config();
@@ -279,90 +190,6 @@ TEST_F(ServiceTest, OneBadRowAmongAThousandIsFoundOnATopicWithASchema) {
   ASSERT_TRUE(strict_sink_.AwaitCount(999));
   EXPECT_EQ(strict_sink_.count(), 999u) << "each once";
   strict_->Stop();
-}
-
-TEST_F(ServiceTest, HeartbeatsCarryTheNewestCommittedPosition) {
-  PublisherConfig config = Config();
-  config.heartbeat.topics = {"shop.events"};
-  config.heartbeat.interval = Millis(50);
-  const auto running = Make(config);
-  ASSERT_TRUE(running->service->Start().ok());
-  ASSERT_TRUE(sink_.Await([&] { return !Heartbeats(sink_).empty(); }));
-  EXPECT_THAT(Heartbeats(sink_), Contains("0"));
-  const int64_t sequence = Enqueue("k", 1);
-  EXPECT_TRUE(sink_.Await([&] { return Heartbeats(sink_).back() == fmt::format("{}", sequence); }));
-  running->service->Stop();
-}
-
-TEST_F(ServiceTest, OnlyTheOwnerOfTheFirstShardSendsHeartbeats) {
-  PublisherConfig config = Config();
-  config.heartbeat.topics = {"shop.events"};
-  config.heartbeat.interval = Millis(30);
-  const auto owner = Make(config);
-  ASSERT_TRUE(owner->service->Start().ok());
-  Enqueue("k", 1);
-  ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 1));
-  ASSERT_TRUE(sink_.Await([&] { return !Heartbeats(sink_).empty(); }));
-  owner->service->Stop();
-  const auto holder = db_.Connect();
-  ASSERT_TRUE(holder->Execute("SELECT pg_sleep(0.5)").ok());  // the last beat may be on its way
-  const size_t before = Heartbeats(sink_).size();
-  // It holds the locks of an owner: the one that starts is a standby.
-  ASSERT_TRUE(
-      holder->Execute("SELECT pg_advisory_lock(lockstep.lock_key('shard', 'shop.outbox', 0))")
-          .ok());
-  PublisherConfig second = config;
-  second.instance = "b";
-  const auto standby = Make(second);
-  ASSERT_TRUE(standby->service->Start().ok());
-  ASSERT_TRUE(holder->Execute("SELECT pg_sleep(0.3)").ok());  // ten beats
-  EXPECT_EQ(Heartbeats(sink_).size(), before);
-  ASSERT_TRUE(
-      holder->Execute("SELECT pg_advisory_unlock(lockstep.lock_key('shard', 'shop.outbox', 0))")
-          .ok());
-  EXPECT_TRUE(sink_.Await([&] { return Heartbeats(sink_).size() > before; }));
-}
-
-TEST_F(ServiceTest, ATopicWithASchemaGetsNoHeartbeat) {
-  CreateSchemaTopic(strict_sink_);
-  PublisherConfig config = Config();
-  config.heartbeat.topics = {"shop.strict", "shop.events"};
-  config.heartbeat.interval = Millis(20);
-  ::testing::internal::CaptureStderr();
-  const auto running = Make(config);
-  ASSERT_TRUE(running->service->Start().ok());
-  // Both are sent in one round, the strict one first.
-  EXPECT_TRUE(sink_.Await([&] { return Heartbeats(sink_).size() >= 5; }));
-  running->service->Stop();
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("heartbeats are refused on a topic with a schema"));
-  EXPECT_EQ(log.find("are refused"), log.rfind("are refused")) << "said once";
-  EXPECT_EQ(strict_sink_.count(), 0u);
-  strict_->Stop();
-}
-
-// roles/pubsub.publisher may publish, and look at nothing.
-class PublisherRole : public testing::FakeBusAdmin {
- public:
-  using FakeBusAdmin::FakeBusAdmin;
-  absl::StatusOr<pubsub::Topic> GetTopic(const std::string&) override {
-    return absl::PermissionDeniedError("pubsub.topics.get");
-  }
-};
-
-TEST_F(ServiceTest, HeartbeatsNeedNoRightButToPublish) {
-  PublisherConfig config = Config();
-  config.heartbeat.topics = {"shop.events"};
-  config.heartbeat.interval = Millis(50);
-  testing::FakeBus bus;
-  PublisherRole role(bus);
-  const auto running = Make(config);
-  running->service->SetHeartbeat(*running->heartbeats, role, [](const std::string& topic) {
-    return "projects/p/topics/" + topic;
-  });
-  ASSERT_TRUE(running->service->Start().ok());
-  EXPECT_TRUE(sink_.Await([&] { return !Heartbeats(sink_).empty(); }));
-  running->service->Stop();
 }
 
 // Whether it stops for a pooler: it says so and takes no shard.
