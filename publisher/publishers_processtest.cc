@@ -12,6 +12,7 @@
 
 #include "publisher/testing/publishers.h"
 #include "publisher/testing/transaction_pooler.h"
+#include "tests/support/eventually.h"
 #include "tests/support/http_get.h"
 
 namespace lockstep::publisher {
@@ -116,12 +117,12 @@ TEST_F(PublishersTest, ThePagesSayHowItIs) {
   Enqueue("k", 1);
   ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 1)) << publisher->Errors();
   EXPECT_EQ(HttpGet(url + "/healthz"), "200 ok\n");
-  while (HttpGet(url + "/readyz") != "200 ready\n") std::this_thread::yield();
+  ASSERT_TRUE(testing::Eventually([&] { return HttpGet(url + "/readyz") == "200 ready\n"; }));
   EXPECT_THAT(HttpGet(url + "/numbers"), HasSubstr("outbox_relay_leader{table=\"shop.outbox\"} 1"));
   EXPECT_THAT(HttpGet(url + "/metrics"), HasSubstr("404"));
   EXPECT_THAT(HttpGet(url + "/"), HasSubstr("200"));
   road.reset();
-  while (!HttpGet(url + "/readyz").starts_with("503")) std::this_thread::yield();
+  ASSERT_TRUE(testing::Eventually([&] { return HttpGet(url + "/readyz").starts_with("503"); }));
   EXPECT_THAT(HttpGet(url + "/readyz"), HasSubstr("shop.outbox"));
   EXPECT_EQ(HttpGet(url + "/healthz"), "200 ok\n") << "the process is well";
 }

@@ -6,6 +6,7 @@
 
 #include "publisher/relay.h"
 #include "publisher/testing/relay_test.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -79,10 +80,10 @@ TEST_F(RelayTest, RowsOfAShardThatLeavesAreGivenBack) {
   const auto owner = StartOwner(options);
   ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 4; }));
   const int64_t change = owner->relay->SetShards({}, 1);
-  while (Count("lock_token IS NULL") < 3) std::this_thread::yield();
+  ASSERT_TRUE(testing::Eventually([&] { return Count("lock_token IS NULL") >= 3; }));
   EXPECT_FALSE(owner->relay->LeftBehind(change));  // one is under way
   bus_.HoldPublishes(false);
-  while (!owner->relay->LeftBehind(change)) std::this_thread::yield();
+  ASSERT_TRUE(testing::Eventually([&] { return owner->relay->LeftBehind(change); }));
   EXPECT_EQ(Published(), "k:1");
   EXPECT_EQ(Count("published_at IS NOT NULL"), 1);
 }

@@ -6,6 +6,7 @@
 
 #include "publisher/relay.h"
 #include "publisher/testing/relay_test.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -47,7 +48,8 @@ TEST_F(RelayTest, ANewLimitOfAttemptsCountsForRowsThatWait) {
   options.retry.base = options.retry.cap = Millis(600'000);
   Enqueue("k", 1);
   const auto owner = StartOwner(options);
-  while (Count("attempts = 1 AND lock_token IS NULL") == 0) std::this_thread::yield();
+  ASSERT_TRUE(
+      testing::Eventually([&] { return Count("attempts = 1 AND lock_token IS NULL") > 0; }));
   options.retry.max_attempts = 2;
   owner->relay->Reconfigure(options);
   MakeDue();

@@ -11,6 +11,7 @@
 #include "publisher/in_process_bus.h"
 #include "publisher/testing/service_test.h"
 #include "publisher/testing/transaction_pooler.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_bus_admin.h"
 #include "tests/support/service_stress.h"
 
@@ -123,7 +124,7 @@ TEST_F(ServiceTest, RunsWithThePublishersRightsAlone) {
   const auto running = Make(config);
   const absl::Status started = running->service->Start();
   EnqueueMany("k", 5);
-  while (Count("true") > 0) std::this_thread::yield();  // published and cleaned
+  ASSERT_TRUE(testing::Eventually([&] { return Count("true") == 0; })) << "published and cleaned";
   const bool beat = sink_.Await([&] { return !Heartbeats(sink_).empty(); });
   running->service->Stop();
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -145,7 +146,8 @@ TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
   const auto running = Make(config);
   ASSERT_TRUE(running->service->Start().ok());
   EXPECT_TRUE(running->service->Reasons().empty());
-  while (Count("aggregate_id = 'old'") > 0) std::this_thread::yield();  // it still cleans
+  ASSERT_TRUE(testing::Eventually([&] { return Count("aggregate_id = 'old'") == 0; }))
+      << "it still cleans";
   EXPECT_EQ(Count("published_at IS NULL AND lock_token IS NULL"), 1);
   EXPECT_EQ(sink_.count(), 0u);
 }
@@ -209,7 +211,7 @@ TEST_F(ServiceTest, ATransactionPoolerIsRefused) {
     const absl::Status started = running->service->Start();
     // By luck the pooler may hand out the same sessions for as long as the start looks.
     if (started.ok() && sessions > 1) {
-      while (!RefusesPooler(*running->service)) std::this_thread::yield();
+      ASSERT_TRUE(testing::Eventually([&] { return RefusesPooler(*running->service); }));
       continue;
     }
     EXPECT_TRUE(absl::IsFailedPrecondition(started)) << sessions << ": " << started;
@@ -228,7 +230,7 @@ TEST_F(ServiceTest, APoolInSessionModeServesUntilItPoolsTransactions) {
   Enqueue("k", 1);
   ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 1));
   pooler.pools_transactions = true;
-  while (!RefusesPooler(*running->service)) std::this_thread::yield();
+  ASSERT_TRUE(testing::Eventually([&] { return RefusesPooler(*running->service); }));
   running->service->Stop();
 }
 
@@ -303,16 +305,15 @@ TEST_F(ServiceTest, GaugesAndReplaysAreCountedWithoutACleaner) {
   config.tables[0].retry.max_attempts = 1;
   const auto running = Make(config, &bus);
   const auto shows = [&](const std::string& sample) {
-    while (RenderMetrics(running->metrics).find(sample + "\n") == std::string::npos) {
-      std::this_thread::yield();
-    }
+    return testing::Eventually(
+        [&] { return RenderMetrics(running->metrics).find(sample + "\n") != std::string::npos; });
   };
   ASSERT_TRUE(running->service->Start().ok());
   EnqueueMany("k", 3);  // the first dies, the others are held
-  shows(R"(outbox_pending{table="shop.outbox"} 2)");
-  shows(R"(outbox_dead_total{table="shop.outbox",topic="shop.events"} 1)");
+  EXPECT_TRUE(shows(R"(outbox_pending{table="shop.outbox"} 2)"));
+  EXPECT_TRUE(shows(R"(outbox_dead_total{table="shop.outbox",topic="shop.events"} 1)"));
   db_.Run("SELECT lockstep.replay('shop.outbox', '{1}', 'ann')");
-  shows(R"(replay_total{kind="outbox"} 1)");
+  EXPECT_TRUE(shows(R"(replay_total{kind="outbox"} 1)"));
 }
 
 }  // namespace

@@ -100,6 +100,14 @@ TEST_F(ShardOwnerTest, ALostSessionLosesItsShardsAndComesBack) {
 class Hanging : public Dispatcher {
  public:
   explicit Hanging(std::atomic<bool>& go) : go_(go) {}
+  // Also when the test has failed: the relay that hangs in it must end.
+  struct Release {
+    ~Release() {
+      go = true;
+      go.notify_all();
+    }
+    std::atomic<bool>& go;
+  };
   void Dispatch(const std::string&, const std::string&, std::vector<RowPtr> rows,
                 Done done) override {
     go_.wait(false);
@@ -115,6 +123,7 @@ TEST_F(ShardOwnerTest, AHungOwnerGivesUpItsShardsByItself) {
   OwnershipOptions ownership = Quick();
   ownership.watchdog = Millis(1'500);
   auto hung = Join("hung", 1, ownership, std::make_unique<Hanging>(go));
+  const Hanging::Release release{go};
   ASSERT_TRUE(Await(*hung, [](size_t held) { return held == 1; }));
   auto other = Join("other", 1, Quick());
   Enqueue("k", 1);

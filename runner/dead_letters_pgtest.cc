@@ -9,6 +9,7 @@
 #include "platform/status.h"
 #include "runner/dead_letter_desk.h"
 #include "runner/test_group.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::runner {
 namespace {
@@ -148,7 +149,7 @@ TEST(DeadLetterReplay, HoldsTheOrderWhileNewEventsComeIn) {
       if (v == kLast / 2) half = true;
     }
   });
-  while (!half) std::this_thread::yield();
+  EXPECT_TRUE(testing::Eventually([&] { return half.load(); }));
   Operator ann(world);
   EXPECT_TRUE(ann.Resolve(ann.FirstDead(), true).ok());
   publisher.join();

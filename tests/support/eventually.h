@@ -1,0 +1,20 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+namespace lockstep::testing {
+
+// Whether the condition comes to hold. Looks again and again, 20 s at most, so that what never
+// happens fails its test instead of hanging it.
+inline bool Eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace lockstep::testing
