@@ -63,10 +63,11 @@ class Notes : public pubsub::DeliverySink {
 std::vector<std::string> ReadWitness(pubsub::Transport& transport, const std::string& subscription,
                                      size_t events) {
   Notes notes;
-  // Without limits: a message whose ack was lost counts as outstanding until its lease ends.
+  // A message whose ack was lost counts as outstanding until its lease ends.
   notes.receiver = transport.NewReceiver({.subscription = subscription,
-                                          .max_outstanding_messages = 100'000'000,
-                                          .max_outstanding_bytes = int64_t{1} << 40},
+                                          .max_outstanding_messages = 20'000,
+                                          .max_outstanding_bytes = int64_t{1} << 30,
+                                          .ack_deadline = Millis(10'000)},
                                          notes);
   notes.receiver->Start().IgnoreError();  // the checks find that nothing came
   int quiet = 0;                          // seconds
