@@ -227,7 +227,7 @@ TEST_F(AdminWire, ADetachedSubscriptionIsAFailedPrecondition) {
   Publish("a");
   ASSERT_THAT(stream->Read(1), SizeIs(1));
   ASSERT_TRUE(Detach().ok());
-  EXPECT_EQ(stream->Finish().error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(stream->AwaitEnd().error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(Open()->Finish().error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(Acknowledge({"x"}).error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(SeekToTime({}).error_code(), StatusCode::FAILED_PRECONDITION);
@@ -247,7 +247,7 @@ TEST_F(AdminWire, DeletingASubscriptionEndsItsStreams) {
   google::protobuf::Empty response;
   ASSERT_TRUE(
       Call(subscriber_.get(), &pb::Subscriber::Stub::DeleteSubscription, request, &response).ok());
-  EXPECT_EQ(stream->Finish().error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(stream->AwaitEnd().error_code(), StatusCode::NOT_FOUND);
   EXPECT_TRUE(CreateSubscription().ok());
   EXPECT_THAT(PullNow(), IsEmpty());
 }

@@ -51,8 +51,13 @@ void TestStream::Nack(const std::string& id) {
 }
 
 grpc::Status TestStream::Finish() {
-  if (std::exchange(finished_, true)) return grpc::Status::OK;
+  if (finished_) return grpc::Status::OK;
   stream_->WritesDone();
+  return AwaitEnd();
+}
+
+grpc::Status TestStream::AwaitEnd() {
+  finished_ = true;
   pb::StreamingPullResponse response;
   while (stream_->Read(&response)) {
   }

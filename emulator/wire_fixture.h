@@ -32,6 +32,8 @@ class TestStream {
   void Nack(const std::string& id);
   // Half-closes, drains and returns how the stream ended.
   grpc::Status Finish();
+  // The same for a stream that the server ends: half-closing might be faster.
+  grpc::Status AwaitEnd();
   void Cancel() { context_.TryCancel(); }
 
  private:

@@ -122,7 +122,10 @@ TEST_F(PublishersTest, ThePagesSayHowItIs) {
   EXPECT_THAT(HttpGet(url + "/metrics"), HasSubstr("404"));
   EXPECT_THAT(HttpGet(url + "/"), HasSubstr("200"));
   road.reset();
-  ASSERT_TRUE(testing::Eventually([&] { return HttpGet(url + "/readyz").starts_with("503"); }));
+  // Ready until it has made no progress for half a minute.
+  ASSERT_TRUE(testing::Eventually([&] { return HttpGet(url + "/readyz").starts_with("503"); },
+                                  std::chrono::seconds(120)))
+      << publisher->Errors();
   EXPECT_THAT(HttpGet(url + "/readyz"), HasSubstr("shop.outbox"));
   EXPECT_EQ(HttpGet(url + "/healthz"), "200 ok\n") << "the process is well";
 }

@@ -6,10 +6,11 @@
 
 namespace lockstep::testing {
 
-// Whether the condition comes to hold. Looks again and again, 20 s at most, so that what never
-// happens fails its test instead of hanging it.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+// Whether the condition comes to hold. Looks again and again, but no longer than `patience`, so
+// that what never happens fails its test instead of hanging it.
+inline bool Eventually(const std::function<bool()>& condition,
+                       std::chrono::seconds patience = std::chrono::seconds(20)) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::yield();
