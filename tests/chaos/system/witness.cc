@@ -18,13 +18,13 @@ class Notes : public pubsub::DeliverySink {
     {
       std::scoped_lock lock(mu_);
       for (const pubsub::Delivery& delivery : deliveries) {
+        tokens.push_back(delivery.token);  // a duplicate's too: it takes a place until it is acked
         // The emulator counts its messages, so the ids tell their order; the clock does not.
         const auto number = std::stoull(delivery.message_id.value());
         const std::string& event = delivery.message.attributes.at("event_id");
         if (!messages_.try_emplace(number, event).second) continue;
         ++news_;
         events_.insert(event);
-        tokens.push_back(delivery.token);
       }
     }
     receiver->Acknowledge(std::move(tokens), [](const std::vector<absl::Status>&) {});
