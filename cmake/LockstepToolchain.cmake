@@ -33,8 +33,8 @@ if(LOCKSTEP_SANITIZE)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
   if(LOCKSTEP_SANITIZE STREQUAL "thread")
     # With this macro protobuf's maps have members that they have not in Debian's library, and what
-    # the two share crashes. The instrumentation does not need it.
-    add_compile_options(-U__SANITIZE_THREAD__)
+    # the two share crashes. The standard library needs to know all the same.
+    add_compile_options(-U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
   endif()
 endif()
 

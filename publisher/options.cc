@@ -32,7 +32,8 @@ void BindTable(ConfigSection& config, RelayOptions& options, bool common) {
   config.Key("poll_interval", &options.poll_interval, "longest wait between two looks when idle",
              env("OUTBOX_RELAY_POLL_INTERVAL"));
   config.Key("batch_size", &options.batch_size, "rows per claim", env("OUTBOX_RELAY_BATCH_SIZE"));
-  config.Key("max_in_flight", &options.max_in_flight, "rows claimed and not yet settled");
+  config.Key("max_in_flight", &options.max_in_flight,
+             "rows claimed and not yet answered by the bus");
   config.Key("max_requests", &options.max_requests, "requests to the bus under way");
   config.Key("lock_ttl", &options.lock_ttl, "how long a lease lasts unless it is renewed",
              env("OUTBOX_RELAY_LOCK_TTL"));

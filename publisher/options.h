@@ -27,7 +27,7 @@ struct RelayOptions {
   bool single_active = true;     // one shard; false = `shards`
   int shards = 0;                // 0 = 1 when single_active, else 16
   int batch_size = 100;          // rows per claim
-  int max_in_flight = 2'000;     // rows claimed and not yet settled
+  int max_in_flight = 2'000;     // rows claimed and not yet answered by the bus
   int max_requests = 16;         // requests to the bus under way
   Millis poll_floor{250};        // the idle poll starts here …
   Millis poll_interval{30'000};  // … and doubles up to this, with full jitter

@@ -174,7 +174,8 @@ inline constexpr char kRetries[] = R"sql(
 SELECT count(*) FROM {0}
 WHERE published_at IS NULL AND attempts > 0 AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
-// $1 the outbox's oid, $2 shards. A sleeping owner holds them; see lockstep.enqueue.
+// $1 the outbox's oid, $2 shards. An owner that wants to be told of rows holds them; see
+// lockstep.enqueue.
 inline constexpr char kTryWakeLocks[] =
     "SELECT s, pg_try_advisory_lock(lockstep.lock_key('wake', $1::oid::regclass, s)) "
     "FROM unnest($2::int[]) s";

@@ -103,7 +103,7 @@ class OutboxStore {
                                               const postgres::QualifiedName& table);
   absl::StatusOr<int64_t> Position();
 
-  // Session locks that say "asleep": all of them, or none and false.
+  // Session locks that say "notify me": all of them, or none and false.
   absl::StatusOr<bool> TryWakeLocks(const std::vector<int>& shards);
   absl::Status WakeUnlock(const std::vector<int>& shards);
 

@@ -13,6 +13,8 @@ namespace {
 
 // How long answers under way are waited for before the sleep protocol is worth its queries.
 constexpr Millis kAnswerGrace{20};
+// With full hands there is nothing to do but to wait; the watchdog wants to see turns.
+constexpr Millis kLongestTurn{1'000};
 
 std::string NewToken() {
   thread_local std::mt19937_64 engine(std::random_device{}());
@@ -174,21 +176,21 @@ bool Relay::Connect() {
 }
 
 absl::Status Relay::Turn() {
-  // An answer may end a topic's pause, and rows of it wait.
-  if (Awaited() || pauses_.NextEnd(environment_.clock->Steady()).has_value()) look_ = true;
   TakeAnswers();
-  const bool due = settlement_.Left(environment_.clock->Steady()) == Millis(0);
-  if (more_ || due || Awaited()) RETURN_IF_ERROR(Settle());
-  RETURN_IF_ERROR(RenewLeases());
+  const SteadyTime now = environment_.clock->Steady();
+  if (Awaited() || PassedOverOthers(now)) look_ = true;
   const bool room = queues_.waiting() + rows_under_way_ + options_.batch_size <=
                     static_cast<size_t>(std::max(options_.max_in_flight, options_.batch_size));
+  const bool due = settlement_.Left(now) == Millis(0);
+  if (more_ || due || !room || Awaited()) RETURN_IF_ERROR(Settle());
+  RETURN_IF_ERROR(RenewLeases());
   more_ = false;
   const bool looks = room && look_ && !shards_.empty();
   if (looks) RETURN_IF_ERROR(Claim());
   Send();
   if (more_) return absl::OkStatus();
   if (!room) {
-    mailbox_->Wait(-1, options_.lock_ttl / 6);
+    mailbox_->Wait(-1, std::min(options_.lock_ttl / 6, kLongestTurn));
     return absl::OkStatus();
   }
   return Rest(looks);
@@ -214,6 +216,7 @@ absl::Status Relay::Claim() {
   ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
   more_ = claim.candidates >= request.rows;
   look_ = more_;
+  passed_over_ = request.paused_topics;
   plan_.Looked(before, environment_.clock->Steady(), more_, claim.a_second_ago);
   if (claim.rows.empty()) return absl::OkStatus();
   live_tokens_[request.token] = static_cast<int>(claim.rows.size());
@@ -245,14 +248,21 @@ void Relay::Send() {
 absl::Status Relay::Settle() {
   if (settlement_.empty()) return absl::OkStatus();
   look_ = look_ || settlement_.urgent();  // which may free others
-  return settlement_.Write(*store_, [this](const OutboxRow& row) {
+  RETURN_IF_ERROR(settlement_.Write(*store_, [this](const OutboxRow& row) {
     const auto live = live_tokens_.find(row.lock_token);
     if (live != live_tokens_.end() && --live->second == 0) live_tokens_.erase(live);
-  });
+  }));
+  NoteLeaving();  // now: their next owner waits, and we may be about to sleep
+  return absl::OkStatus();
+}
+
+bool Relay::PassedOverOthers(SteadyTime now) const {
+  return !shards_.empty() && pauses_.Paused(now) != passed_over_;
 }
 
 absl::Status Relay::Rest(bool looked) {
   const SteadyTime now = environment_.clock->Steady();
+  if (PassedOverOthers(now)) return absl::OkStatus();
   const bool in_hand = !under_way_.empty() || queues_.waiting() > 0 || !settlement_.empty();
   const std::optional<Millis> gathering =
       settlement_.empty() ? std::nullopt : std::optional(settlement_.Left(now));

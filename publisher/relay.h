@@ -92,6 +92,9 @@ class Relay : public Service {
   void Send();
   absl::Status Settle();
   absl::Status Rest(bool looked);
+  // Whether other topics are paused than when the last claim passed over them: a pause has ended,
+  // by its time or by an answer, and rows may wait.
+  bool PassedOverOthers(SteadyTime now) const;
   void Finish();
   void FollowOptions();
   void NoteTurn();
@@ -105,6 +108,7 @@ class Relay : public Service {
   // relay_leases.cc
   absl::Status RenewLeases();
   void TakeShards();
+  void NoteLeaving();
   bool Mine(const KeyQueues::Entry& entry) const;
 
   // relay_answers.cc
@@ -140,9 +144,10 @@ class Relay : public Service {
   std::vector<int> shards_;
   int shard_count_ = 1;
   LookPlan plan_;
-  bool more_ = false;        // the last claim was full
-  bool look_ = true;         // there may be rows that the last claim did not see
-  SteadyTime oldest_lease_;  // of what is in hand; only moves on in RenewLeases
+  bool more_ = false;                     // the last claim was full
+  bool look_ = true;                      // there may be rows that the last claim did not see
+  std::vector<std::string> passed_over_;  // topics, by the last claim
+  SteadyTime oldest_lease_;               // of what is in hand; only moves on in RenewLeases
 
   std::atomic<bool> stop_ = false;
   std::atomic<bool> owns_first_ = false;

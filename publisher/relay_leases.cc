@@ -57,25 +57,30 @@ void Relay::TakeShards() {
     std::scoped_lock lock(mu_);
     fresh.swap(new_shards_);
     change = changes_;
-    if (!fresh.has_value() && !leaving_) return;
+    if (!fresh.has_value()) return;
+    leaving_ = true;
   }
-  if (fresh.has_value()) {
-    shards_ = std::move(fresh->first);
-    shard_count_ = fresh->second;
-    plan_ = {};
-    look_ = true;
-    owns_first_ = std::find(shards_.begin(), shards_.end(), 0) != shards_.end();
-    events_.OnShards(shards_, shard_count_);
-    GiveBack(queues_.TakeWaiting([&](const KeyQueues::Entry& entry) { return !Mine(entry); }),
-             Millis(0));
-  }
+  shards_ = std::move(fresh->first);
+  shard_count_ = fresh->second;
+  plan_ = {};
+  look_ = true;
+  owns_first_ = std::find(shards_.begin(), shards_.end(), 0) != shards_.end();
+  events_.OnShards(shards_, shard_count_);
+  GiveBack(queues_.TakeWaiting([&](const KeyQueues::Entry& entry) { return !Mine(entry); }),
+           Millis(0));
+  NoteLeaving();
+  std::scoped_lock lock(mu_);
+  followed_ = change;
+}
+
+void Relay::NoteLeaving() {
+  if (!leaving_) return;                // which this thread alone changes
   bool leaving = !settlement_.empty();  // of which shard is not worth knowing
   for (const auto& [id, request] : under_way_) {
     leaving = leaving || !std::all_of(request.entries.begin(), request.entries.end(),
                                       [&](const auto& entry) { return Mine(entry); });
   }
   std::scoped_lock lock(mu_);
-  followed_ = change;
   leaving_ = leaving;
 }
 

@@ -25,9 +25,9 @@ class Sleeper {
   // Work was found: the next wait is short again. If there is `more`, writers need not notify.
   absl::Status Awake(OutboxStore& store, bool more);
 
-  // Called after a look that found nothing. The first time it takes the locks and returns at once;
-  // then it waits: for a notification, the mailbox, `at_most`, or the poll. `floor`: where that
-  // look began. `tick` is called at least every second meanwhile. Answers whether there may be
+  // Called when there is nothing to do. The first time it takes the locks and returns at once;
+  // then it waits: for a notification, the mailbox, `at_most`, or the poll. `floor`: where the
+  // last look began. `tick` is called at least every second meanwhile. Answers whether there may be
   // something to see, as far as it knows: not when the mailbox or `at_most` ended the wait under
   // the locks.
   absl::StatusOr<bool> Rest(OutboxStore& store, Mailbox& mailbox, const ClaimRequest& request,

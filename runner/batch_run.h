@@ -10,8 +10,8 @@
 
 namespace lockstep::runner {
 
-// One transaction of a Batch, from the inbox's answer to the last write: which events go on, what
-// becomes of each, and what must be written about it. Lives as long as the transaction.
+// One transaction of a Batch: which events go on, what becomes of each, and what must be written
+// about it. Made before the inbox is asked, as if all were new; made again if some were not.
 class BatchRun {
  public:
   BatchRun(const Batch& batch, postgres::Transaction& transaction, const offsets::GroupEpoch& under,

@@ -94,6 +94,7 @@ std::unique_ptr<RelayTest::Running> RelayTest::StartRelay(const RelayOptions& op
   Relay::Environment environment;
   environment.database = db_.url();
   environment.instance = name;
+  environment.clock = clock_;
   environment.random = std::move(random);
   running->relay = std::make_unique<Relay>(options, std::move(environment),
                                            *running->own_dispatcher, running->events);

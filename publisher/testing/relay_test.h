@@ -90,6 +90,7 @@ class RelayTest : public OutboxTest {
   void MakeDue();
 
   testing::FakeBus bus_;
+  const Clock* clock_ = &Clock::System();  // of relays that are started
 };
 
 }  // namespace lockstep::publisher

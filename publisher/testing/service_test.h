@@ -2,15 +2,14 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "platform/metrics.h"
 #include "publisher/publisher.h"
 #include "publisher/testing/publishers.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::publisher {
 
@@ -56,12 +55,7 @@ class ServiceTest : public PublishersTest {
 
   // Until so many calls wait at the frozen emulator.
   bool AwaitWaiting(size_t calls) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (server_.faults().Waiting() != calls) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return testing::Eventually([&] { return server_.faults().Waiting() == calls; });
   }
 
   // A topic whose messages are protobuf, and what it got.
