@@ -57,6 +57,12 @@ std::string ConnectionString(const ConnectionOptions& options) {
   const int64_t seconds = std::max<int64_t>(2, options.connect_timeout.count() / 1000);
   add("connect_timeout", fmt::format("{}", seconds));
   add("application_name", options.application_name);
+  // A server whose machine is gone answers nothing, not even a refusal: seconds, not the two hours
+  // of the kernel, until that is an error.
+  add("keepalives_idle", "10");
+  add("keepalives_interval", "5");
+  add("keepalives_count", "3");
+  add("tcp_user_timeout", "30000");
   return text;
 }
 

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "platform/status.h"
 #include "postgres/connection.h"
@@ -14,6 +17,26 @@ class ConnectionTest : public ::testing::Test {
   testing::TestDatabase db_;
   std::unique_ptr<Connection> connection_ = db_.Connect();
 };
+
+TEST_F(ConnectionTest, DoesNotWaitForHoursForAMachineThatIsGone) {
+  ConnectionOptions options;
+  options.url = db_.url();
+  const auto read = [](const Connection& connection, int option) {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    EXPECT_EQ(getsockopt(connection.socket(), IPPROTO_TCP, option, &value, &size), 0);
+    return value;
+  };
+  const auto connection = Connection::Open(options);
+  ASSERT_TRUE(connection.ok());
+  EXPECT_EQ(read(**connection, TCP_KEEPIDLE), 10);
+  EXPECT_EQ(read(**connection, TCP_USER_TIMEOUT), 30'000);
+  options.url += (options.url.find('?') == std::string::npos ? "?" : "&");
+  options.url += "tcp_user_timeout=5000";
+  const auto own = Connection::Open(options);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(read(**own, TCP_USER_TIMEOUT), 5'000) << "the user's word wins";
+}
 
 TEST_F(ConnectionTest, CarriesValuesBothWays) {
   const std::string bytes("\0\x01\xff'\\", 5);
