@@ -1,6 +1,8 @@
 #include "projections/json_value.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/timestamp.pb.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <charconv>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include "postgres/params.h"
 #include "projections/proto_json.h"
 #include "projections/proto_path.h"
+#include "projections/proto_scalar.h"
 
 namespace lockstep::projections {
 using google::protobuf::EnumValueDescriptor;
@@ -106,6 +109,11 @@ bool IsInteger(const FieldDescriptor* field) {
   }
 }
 
+bool IsTimestamp(const FieldDescriptor* field) {
+  return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+         field->message_type()->full_name() == "google.protobuf.Timestamp";
+}
+
 absl::Status AppendScalar(JsonValue::Type type, std::string_view text, const FieldDescriptor* field,
                           Encoding encoding, std::string* out) {
   if (field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
@@ -126,6 +134,13 @@ absl::Status AppendScalar(JsonValue::Type type, std::string_view text, const Fie
       return InvalidArgument("a Duration in JSON looks like \"3.5s\"");
     }
     text.remove_suffix(1);
+  }
+  if (field != nullptr && IsTimestamp(field)) {
+    // In UTC, as from protobuf: a column without a time zone would not mind an offset.
+    google::protobuf::Timestamp time;
+    if (google::protobuf::util::TimeUtil::FromString(std::string(text), &time)) {
+      return AppendTimestamp(time, out);
+    }
   }
   if (text.find('\0') != std::string_view::npos) {
     return InvalidArgument("a JSON string holds a NUL character, which Postgres has no text for");

@@ -303,6 +303,14 @@ TEST_F(MappingTest, ChoosesBySchemaVersion) {
   EXPECT_THAT(Map(event), ElementsAre("event type 'All' has no mapping for schema_version 4"));
 }
 
+// A column without a time zone would not mind the offset.
+TEST_F(MappingTest, CarriesATimeOfJsonInUtc) {
+  LoadColumn("at");
+  EXPECT_THAT(Json(R"({"at":"2026-01-01T23:30:00.25-05:00"})"),
+              ElementsAre("2026-01-02T04:30:00.25Z"));
+  EXPECT_THAT(Json(R"({"at":"2026-01-01"})"), ElementsAre("2026-01-01")) << "Postgres judges";
+}
+
 TEST_F(MappingTest, CallsTheRestPoison) {
   LoadColumn("s");
   EXPECT_THAT(Map(MakeEvent("All", "a", 1, "\xff\xff", "application/protobuf")),
