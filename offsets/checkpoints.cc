@@ -17,12 +17,25 @@ constexpr std::string_view kUnlock =
 
 constexpr std::string_view kList = R"(
 SELECT number, snapshot, subscription, epoch, taken_at, expires_at
-  FROM {state}.checkpoints WHERE group_name = $1 ORDER BY number DESC)";
+  FROM {state}.checkpoints WHERE group_name = $1 AND epoch > 0 ORDER BY number DESC)";
+
+constexpr std::string_view kNewest = R"(
+SELECT coalesce(max(number), 0) FROM {state}.checkpoints WHERE group_name = $1)";
+
+// Epoch 0: its number is taken, and nobody may use it yet.
+constexpr std::string_view kReserve = R"(
+INSERT INTO {state}.checkpoints (group_name, number, snapshot, subscription, epoch, taken_at)
+VALUES ($1, $2, $3, $4, 0, now()))";
 
 constexpr std::string_view kRecord = R"(
+WITH left_behind AS (
+  DELETE FROM {state}.checkpoints WHERE group_name = $1 AND epoch = 0 AND number < $2)
 INSERT INTO {state}.checkpoints
        (group_name, number, snapshot, subscription, epoch, taken_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7))";
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (group_name, number) DO UPDATE
+   SET epoch = EXCLUDED.epoch, taken_at = EXCLUDED.taken_at, expires_at = EXCLUDED.expires_at,
+       recorded_at = now())";
 
 constexpr std::string_view kForget = R"(
 DELETE FROM {state}.checkpoints WHERE group_name = $1 AND number = $2)";
@@ -59,6 +72,23 @@ absl::StatusOr<std::vector<Checkpoint>> Checkpoints::List(postgres::Connection& 
     if (!rows.IsNull(i, 5)) list.back().expires_at = rows.Time(i, 5);
   }
   return list;
+}
+
+absl::StatusOr<int64_t> Checkpoints::Newest(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(const auto newest, connection.Execute(schema_.Sql(kNewest),
+                                                         postgres::Params().Add(group_.value())));
+  return newest.Int(0, 0);
+}
+
+absl::Status Checkpoints::Reserve(postgres::Connection& connection,
+                                  const Checkpoint& checkpoint) const {
+  return connection
+      .Execute(schema_.Sql(kReserve), postgres::Params()
+                                          .Add(group_.value())
+                                          .Add(checkpoint.number)
+                                          .Add(checkpoint.snapshot)
+                                          .Add(checkpoint.subscription))
+      .status();
 }
 
 absl::Status Checkpoints::Record(postgres::Transaction& transaction,

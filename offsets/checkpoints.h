@@ -33,6 +33,10 @@ class Checkpoints {
 
   absl::StatusOr<std::vector<Checkpoint>> List(
       postgres::Connection& connection) const;  // newest first
+  // A checkpoint's number is reserved before its snapshot is made: a snapshot with a number beyond
+  // that tells that the database went back.
+  absl::StatusOr<int64_t> Newest(postgres::Connection& connection) const;  // number; 0 = none
+  absl::Status Reserve(postgres::Connection& connection, const Checkpoint& checkpoint) const;
   absl::Status Record(postgres::Transaction& transaction, const Checkpoint& checkpoint) const;
   absl::Status Forget(postgres::Connection& connection, int64_t number) const;
 

@@ -66,8 +66,7 @@ SELECT coalesce(max(publish_time) < $2, false)
                                  WHERE group_name = $1 AND (new ->> 'mode' = 'empty'
                                                             OR action LIKE 'rebuild%')), 0)) p)";
 constexpr std::string_view kOpenKeys = R"(
-UPDATE {state}.key_state SET open = true
- WHERE generation = $1 AND parked = 0 AND blocked_version IS NULL)";
+UPDATE {state}.key_state SET open = true WHERE generation = $1 AND settled_version IS NOT NULL)";
 constexpr std::string_view kCloseGaps = R"(
 UPDATE {state}.key_state k
    SET settled_version = w.first - 1, previous_version = NULL

@@ -92,6 +92,7 @@ class Batch {
   absl::Status Confirm(postgres::Connection& connection, const offsets::GroupEpoch& under) const;
 
   const KeyStates& key_states() const { return key_states_; }
+  bool tracks_versions() const { return key_rules_.track_versions; }
 
  private:
   friend class BatchRun;

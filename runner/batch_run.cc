@@ -217,6 +217,10 @@ void BatchRun::Collect(BatchResult& result) {
           ++still;
           continue;
         }
+        if (entry.seen) {  // it waits already
+          End(entry, Ending::kDuplicate, result);
+          continue;
+        }
         parked_.push_back({entry.item, gap ? Parking::Reason::kGap : Parking::Reason::kPoison});
         ++key.next.parked;
         result.gaps += gap ? 1 : 0;
@@ -248,8 +252,12 @@ void BatchRun::Collect(BatchResult& result) {
 absl::Status BatchRun::Apply(BatchResult& result) {
   if (applied_.empty()) return absl::OkStatus();
   std::vector<const projections::Change*> changes;
-  projections::ApplyOptions options{.overwrite = under_.overwrite_until.has_value(),
-                                    .generation = under_.generation};
+  projections::ApplyOptions options{.generation = under_.generation};
+  // Until the replay is through; a fork of the source shall be told again then.
+  options.overwrite = under_.overwrite_until &&
+                      std::any_of(applied_.begin(), applied_.end(), [&](const Entry* entry) {
+                        return entry->item->publish_time < *under_.overwrite_until;
+                      });
   changes.reserve(applied_.size());
   for (const Entry* entry : applied_) {
     changes.push_back(entry->item->change.get());

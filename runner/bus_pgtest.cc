@@ -10,6 +10,7 @@
 #include "runner/inbox_cleaner.h"
 #include "runner/test_group.h"
 #include "sql/migrations.h"
+#include "tests/support/eventually.h"
 #include "tests/support/service_stress.h"
 
 namespace lockstep::runner {
@@ -278,6 +279,44 @@ TEST(InboxCleaner, ForgetsWhatIsPastItsRetentionAndNothingElse) {
   EXPECT_EQ(*cleaner.CleanOnce(a_day), 25);
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 2);
   EXPECT_EQ(*cleaner.CleanOnce(a_day), 0);
+}
+
+TEST(InboxCleaner, ForgetsTheOffsetsOfInstancesThatAreGone) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  group->Stop();
+  const int64_t before = world.Count("SELECT count(*) FROM feed_state.offsets");
+  world.database.Run(
+      "INSERT INTO feed_state.offsets SELECT * FROM json_populate_recordset("
+      "NULL::feed_state.offsets, (SELECT json_agg(to_jsonb(o) || jsonb_build_object("
+      "'instance', 'gone' || d, 'updated_at', now() - d * interval '16 hours', "
+      "'publish_time', now() - d * interval '16 hours')) "
+      "FROM feed_state.offsets o, generate_series(1, 3) d))");
+  InboxCleaner cleaner({.database = world.database.url(), .state_schema = "feed_state"}, nullptr);
+  const std::vector<InboxRetention> groups = {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
+  ASSERT_TRUE(cleaner.CleanOnce(groups).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets"), 2 * before);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets WHERE instance IN ('gone2', "
+                        "'gone3')"),
+            0);
+  // All of them are long gone: the furthest stays.
+  world.database.Run("UPDATE feed_state.offsets SET updated_at = now() - interval '9 days'");
+  ASSERT_TRUE(cleaner.CleanOnce(groups).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets"), 1);
+}
+
+TEST(Group, IsNotDrainedWhileThereIsNoStream) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  constexpr Millis kQuiet{1'500};
+  ASSERT_TRUE(testing::Eventually([&] { return group->DrainedFor(kQuiet); }));
+  world.bus.SetStreamState(kSubscription, absl::UnavailableError("away"));
+  EXPECT_TRUE(testing::Eventually([&] { return !group->DrainedFor(Millis(0)); }));
+  world.bus.SetStreamState(kSubscription, absl::OkStatus());
+  ASSERT_TRUE(testing::Eventually([&] { return group->DrainedFor(Millis(0)); }));
+  EXPECT_FALSE(group->DrainedFor(kQuiet)) << "what was quiet before does not count";
 }
 
 TEST(InboxCleaner, HasTheLifeOfAService) {

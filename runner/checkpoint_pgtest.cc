@@ -47,12 +47,11 @@ class Restore : public ::testing::Test {
         0);
   }
   bool AwaitCheckpoint(int64_t past) {
-    return world_.Await([&] {
-      return world_.Count("SELECT coalesce(max(number), 0) FROM feed_state.checkpoints") > past;
-    });
+    return world_.Await([&] { return NewestCheckpoint() > past; });
   }
   int64_t NewestCheckpoint() {
-    return world_.Count("SELECT coalesce(max(number), 0) FROM feed_state.checkpoints");
+    return world_.Count(
+        "SELECT coalesce(max(number), 0) FROM feed_state.checkpoints WHERE epoch > 0");
   }
   // Every key at this version, each event counted once.
   bool AwaitModel(int64_t version) {
@@ -136,6 +135,24 @@ TEST_F(Restore, NeedsNoMoreCheckpointsThanAreKept) {
   EXPECT_TRUE(absl::IsNotFound(world_.bus.admin().GetSnapshot(first).status()));
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number = 1"), 0);
   EXPECT_EQ(Healings(), 0);
+}
+
+// It died between the two, and nothing of this epoch is recorded to heal from.
+TEST_F(Restore, IsNotSuspectedWhenATakerDiedBeforeItRecordedItsFirstSnapshot) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(1));
+  ASSERT_TRUE(AwaitModel(1));
+  group.reset();
+  world_.database.Run(
+      "DELETE FROM feed_state.checkpoints WHERE number < "
+      "(SELECT max(number) FROM feed_state.checkpoints);"
+      "UPDATE feed_state.checkpoints SET epoch = 0");
+  group = world_.NewGroup("another");
+  PublishVersion(2);
+  EXPECT_TRUE(AwaitModel(2)) << group->status().reason;
+  EXPECT_EQ(Healings(), 0);
+  EXPECT_TRUE(AwaitCheckpoint(0)) << "it takes them again";
 }
 
 TEST_F(Restore, OfABackupOlderThanItsSnapshotsIsRefused) {

@@ -44,8 +44,8 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointTaker::Take(postgres::Connec
     const bool young = !list.empty() && list.front().epoch == under.epoch &&
                        Clock::System().Now() - list.front().taken_at < options_.every;
     if (young && !even_if_not_due) return std::optional<Checkpoint>();
-    ASSIGN_OR_RETURN(Checkpoint made,
-                     Make(connection, under, list.empty() ? 1 : list.front().number + 1));
+    ASSIGN_OR_RETURN(const int64_t newest, checkpoints_.Newest(connection));
+    ASSIGN_OR_RETURN(Checkpoint made, Make(connection, under, newest + 1));
     RETURN_IF_ERROR(TakeAwayOld(connection, list));
     return std::optional(std::move(made));
   };
@@ -61,9 +61,12 @@ absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connectio
                         .subscription = under.subscription,
                         .epoch = under.epoch,
                         .taken_at = Clock::System().Now()};
-  // One that exists was left by an instance that died before it wrote the row, or the database went
-  // back: the two look alike, and the cure of the second does the first no harm.
+  RETURN_IF_ERROR(checkpoints_.Reserve(connection, checkpoint));
   const auto snapshot = admin_.CreateSnapshot(checkpoint.snapshot, under.subscription, {});
+  // One that exists has a number that the database has forgotten: it must not know it again.
+  if (absl::IsAlreadyExists(snapshot.status()) || absl::IsPermissionDenied(snapshot.status())) {
+    RETURN_IF_ERROR(checkpoints_.Forget(connection, number));
+  }
   if (!snapshot.ok()) return snapshot.status();
   checkpoint.expires_at = snapshot->expires;
   const auto record = [&]() -> absl::Status {
@@ -73,7 +76,7 @@ absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connectio
   };
   const absl::Status recorded = record();
   if (recorded.ok()) return checkpoint;
-  // Under another epoch it belongs to nothing, and it must not look like a witness.
+  // Under another epoch it belongs to nothing.
   if (offsets::IsStaleEpoch(recorded)) admin_.DeleteSnapshot(checkpoint.snapshot).IgnoreError();
   return recorded;
 }

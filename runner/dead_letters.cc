@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxReasonBytes = 2048;
 
+// One that was replayed, waited behind another and died again is the same letter.
 constexpr std::string_view kInsert = R"(
 INSERT INTO {state}.dead_letters
        (group_name, generation, event_id, aggregate_key, version, event_type, message_id,
@@ -20,7 +21,11 @@ SELECT $1::text, $2::int, d.*
   FROM unnest($3::uuid[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[],
               $9::timestamptz[], $10::jsonb[], $11::bytea[], $12::text[], $13::text[],
               $14::int[], $15::boolean[]) AS d
-ON CONFLICT (generation, message_id) DO NOTHING)";
+ON CONFLICT (generation, message_id) DO UPDATE
+   SET state = 'dead', resolved_at = NULL, resolved_by = NULL,
+       code = EXCLUDED.code, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts,
+       blocks = EXCLUDED.blocks
+ WHERE dead_letters.state = 'replayed')";
 
 constexpr std::string_view kLoad = R"(
 SELECT message_id, ordering_key, publish_time, attributes, payload, generation, attempts, state

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "offsets/postgres_offset_provider.h"
+#include "offsets/reset.h"
 #include "platform/status.h"
 #include "runner/dead_letter_desk.h"
 #include "runner/test_group.h"
@@ -131,6 +132,69 @@ TEST(DeadLetterReplay, KeepsWaitingForTheNextDeadVersion) {
   EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state"), 4);
   ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
   EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 5);
+}
+
+// It was replayed while an older one was dead still, so it waited; the database refuses it then.
+TEST(DeadLetterReplay, OneThatWaitedAndDiesAgainIsOpenAgain) {
+  const std::string ill =
+      Running("DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$");
+  GroupWorld world;
+  auto group = world.NewGroup();
+  world.Publish({{.version = 1}, {.version = 3, .payload = ill}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 2, .payload = ill}, {.version = 4}});
+  ASSERT_TRUE(world.AwaitDrained());
+  const auto id = [&](int version) {
+    return world.Count(
+        fmt::format("SELECT id FROM feed_state.dead_letters WHERE version = {}", version));
+  };
+  const auto state = [&] {
+    return world.Value("SELECT state FROM feed_state.dead_letters WHERE version = 3");
+  };
+  Operator ann(world);
+  ASSERT_TRUE(ann.Resolve(id(3), true).ok());
+  ASSERT_EQ(state(), "replayed");
+  ASSERT_TRUE(ann.Resolve(id(2), false).ok());
+  group = world.NewGroup("another");  // which releases what waits
+  EXPECT_TRUE(world.Await([&] { return state() == "dead"; }));
+  EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state"), 3);
+  world.database.Run("CREATE TABLE rm.cure ()");
+  ASSERT_TRUE(ann.Resolve(id(3), true).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 4);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+}
+
+TEST(DeadLetterReplay, AfterAResetForwardNothingWaitsForWhatWasLeftOut) {
+  GroupWorld world;
+  const auto merge = [](int64_t version) {
+    return TestEvent{.version = version, .payload = Merge("a", std::to_string(version))};
+  };
+  auto group = world.NewGroup();
+  world.Publish({merge(1), {.version = 2, .payload = "bad"}, merge(3)});
+  ASSERT_TRUE(world.AwaitDrained());
+  group.reset();
+  world.Publish({merge(4), merge(5)});
+  Operator ann(world);
+  const offsets::Resets resets{offsets::StateSchema("feed_state"), ConsumerGroup("feed")};
+  ASSERT_TRUE(resets
+                  .Run(ann.connection(),
+                       {.seek = {.kind = offsets::SeekKind::kTime, .time = Clock::System().Now()},
+                        .operator_name = "ann",
+                        .reason = "a test",
+                        .fence = Millis(1)})
+                  .ok());
+  world.Publish({merge(6)});
+  group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 6);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  // From here on a gap is a gap again.
+  world.Publish({merge(8), merge(10)});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 8);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 1);
 }
 
 // The key gets new events all the while: none may overtake, none may be forgotten.

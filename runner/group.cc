@@ -76,6 +76,12 @@ absl::Status Group::Start() {
 
 void Group::Stop() {
   stop_.request_stop();
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mu_);
+    session = session_;
+  }
+  if (session) session->Close();  // the group's thread may be busy with a checkpoint
   std::lock_guard lock(life_mu_);
   if (thread_.joinable()) thread_.join();
 }

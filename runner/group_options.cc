@@ -74,6 +74,8 @@ absl::Status GroupOptions::Validate() const {
   if (ack_deadline < Millis(10'000) || ack_deadline > Millis(600'000)) {
     return wrong("ack_deadline", "must be 10s to 10m");
   }
+  if (ack_fence < Millis(100)) return wrong("ack_fence", "must be 100ms at least");
+  if (seek_takeover < Millis(1'000)) return wrong("seek_takeover", "must be 1s at least");
   if (start_from == "checkpoint") return absl::OkStatus();
   const absl::Status understood = ParseStartFrom(start_from, WallTime()).status();
   return understood.ok() ? understood

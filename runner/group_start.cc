@@ -46,6 +46,11 @@ std::optional<Obstacle> GroupStart::Prepare(postgres::Connection& connection, Re
   if (!ready.under.seek_done) {
     if (auto obstacle = seek_performer_.Pass(connection, ready.under)) return obstacle;
   }
+  if (!batch_.tracks_versions()) {
+    const absl::Status forgotten =
+        batch_.key_states().ForgetVersions(connection, ready.under.generation);
+    if (!forgotten.ok()) return FromDatabase(forgotten);
+  }
   auto release =
       batch_.key_states().Releasable(connection, ready.under.generation, kMaxReleaseAtStart);
   if (!release.ok()) return FromDatabase(release.status());

@@ -25,8 +25,19 @@ constexpr std::string_view kTombstones = R"(
 DELETE FROM {state}.row_versions
  WHERE ctid = ANY (ARRAY (
    SELECT ctid FROM {state}.row_versions
-    WHERE deleted_at < now() - make_interval(secs => $2 / 1000.0) AND consumer_group = $1
+    WHERE deleted_at < now() - make_interval(secs => $2 / 1000.0)
+      AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
     LIMIT $3)))";
+
+// Of instances that are gone; the one that came furthest tells where the group stands.
+constexpr std::string_view kOffsets = R"(
+DELETE FROM {state}.offsets o
+ WHERE o.group_name = $1 AND o.updated_at < now() - interval '1 day'
+   AND NOT EXISTS (SELECT 1 FROM {state}.instances i
+                    WHERE i.group_name = o.group_name AND i.instance = o.instance
+                      AND i.seen_at > now() - interval '1 day')
+   AND EXISTS (SELECT 1 FROM {state}.offsets f
+                WHERE f.group_name = o.group_name AND f.publish_time > o.publish_time))";
 
 // Of a life of the read model that is over, whatever its age.
 constexpr std::string_view kRetired = R"(
@@ -89,6 +100,10 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
     ASSIGN_OR_RETURN(const int64_t gone, Repeat(*connection, inbox_, group));
     rows += gone;
     RETURN_IF_ERROR(Repeat(*connection, tombstones_, group).status());
+    RETURN_IF_ERROR(connection
+                        ->Execute(offsets::StateSchema(options_.state_schema).Sql(kOffsets),
+                                  postgres::Params().Add(group.group.value()))
+                        .status());
     ASSIGN_OR_RETURN(const int64_t retired, CleanRetired(*connection, group.group.value()));
     rows += retired;
   }

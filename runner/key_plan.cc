@@ -6,11 +6,15 @@
 namespace lockstep::runner {
 namespace {
 
+// A reset left versions out, and it can't be said yet behind which: some wait.
+bool AnyGap(const KeyRow& row) { return row.open && (row.blocked || row.parked > 0); }
+
 bool Waits(const PlanItem& item, const KeyRow& row, const KeyRules& rules) {
   // A dead version needs no predecessor: it says itself what waits for it.
   if (item.poison) return false;
   if (row.blocked && item.version > *row.blocked) return true;
-  return rules.track_versions && item.parks_on_gap && item.version > *row.settled + 1;
+  return rules.track_versions && item.parks_on_gap && item.version > *row.settled + 1 &&
+         !AnyGap(row);
 }
 
 void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
@@ -28,7 +32,7 @@ void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
 // what was settled before it.
 void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
   if (!row.settled) row.settled = items.front().version - 1;
-  if (!row.open) return;
+  if (!row.open || AnyGap(row)) return;
   const auto next = std::find_if(items.begin(), items.end(),
                                  [&](const PlanItem& item) { return item.version > *row.settled; });
   if (next == items.end()) return;

@@ -31,6 +31,15 @@ ON CONFLICT (generation, aggregate_key) DO UPDATE
 constexpr std::string_view kForget = R"(
 DELETE FROM {state}.key_state WHERE generation = $1 AND aggregate_key = ANY ($2::text[]))";
 
+constexpr std::string_view kForgetVersions = R"(
+WITH gone AS (
+  DELETE FROM {state}.key_state
+   WHERE generation = $1 AND settled_version IS NOT NULL AND blocked_version IS NULL AND parked = 0)
+UPDATE {state}.key_state
+   SET settled_version = NULL, previous_version = NULL, open = false, updated_at = now()
+ WHERE generation = $1 AND settled_version IS NOT NULL
+   AND (blocked_version IS NOT NULL OR parked > 0))";
+
 constexpr std::string_view kReleasable = R"(
 SELECT k.aggregate_key
   FROM {state}.key_state k
@@ -73,6 +82,7 @@ KeyStates::KeyStates(const offsets::StateSchema& schema)
     : lock_(schema, "key_lock", kLock),
       save_(schema, "key_save", kSave),
       forget_(schema, "key_forget", kForget),
+      forget_versions_(schema, "key_forget_versions", kForgetVersions),
       releasable_(schema, "key_releasable", kReleasable) {}
 
 absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
@@ -112,6 +122,10 @@ absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
                           .Add(parked)
                           .Add(open))
       .status();
+}
+
+absl::Status KeyStates::ForgetVersions(postgres::Connection& connection, int generation) const {
+  return connection.Execute(forget_versions_, postgres::Params().Add(generation)).status();
 }
 
 absl::StatusOr<std::vector<std::string>> KeyStates::Releasable(postgres::Connection& connection,

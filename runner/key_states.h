@@ -32,6 +32,10 @@ class KeyStates {
   // REQUIRES: locked in this transaction. A row that says nothing any more is deleted.
   absl::Status Save(postgres::Transaction& transaction, int generation, const KeyRows& rows) const;
 
+  // Where versions are no longer followed: what was settled would grow stale, and hold events back
+  // on the day that they are followed again.
+  absl::Status ForgetVersions(postgres::Connection& connection, int generation) const;
+
   // Aggregates with parked events that nothing blocks (left behind by a crash between a release and
   // its continuation), at most `limit`.
   absl::StatusOr<std::vector<std::string>> Releasable(postgres::Connection& connection,
@@ -41,6 +45,7 @@ class KeyStates {
   const offsets::StateStatement lock_;
   const offsets::StateStatement save_;
   const offsets::StateStatement forget_;
+  const offsets::StateStatement forget_versions_;
   const offsets::StateStatement releasable_;
 };
 

@@ -37,6 +37,15 @@ TEST_F(OffsetsCtl, AResetOverwritesWhatWasSpoiltAndCountsNothingTwice) {
   const auto history = world_.Ctl("offsets history feed");
   EXPECT_THAT(history.out, HasSubstr("spoilt by hand"));
   EXPECT_THAT(history.out, HasSubstr("overwrite"));
+
+  // What is published since is judged as ever.
+  world_.Publish("b", 1, R"({"id":"b","a":"forked"})", Uuid(77));
+  EXPECT_TRUE(world_.Await([&] {
+    return world_.Count(
+               "SELECT count(*) FROM feed_state.dead_letters WHERE code = "
+               "'EVENT.VERSION_CONFLICT'") == 1;
+  }));
+  EXPECT_EQ(Right(), 3);
 }
 
 TEST_F(OffsetsCtl, AReplayEndsWhenItsRangeIsAppliedAgainAndLeavesTheRestAlone) {

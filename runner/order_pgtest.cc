@@ -54,6 +54,31 @@ TEST(Order, FollowsTheVersionsOfABatchOfWhichTheInboxKnowsSome) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 1) << "the gap was not seen";
 }
 
+TEST(Order, WhatWasSettledIsForgottenWhereVersionsAreNotFollowed) {
+  GroupWorld world;
+  const auto merge = [](int64_t version) {
+    return TestEvent{.version = version, .payload = Merge("a", std::to_string(version))};
+  };
+  const auto version = [&] { return world.Count("SELECT version FROM rm.items"); };
+  auto group = world.NewGroup();
+  world.Publish({merge(1), merge(3)});
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(version(), 1);
+  group.reset();
+  world.may_park = false;
+  group = world.NewGroup();
+  EXPECT_TRUE(world.Await([&] { return version() == 3; })) << "it waits for another event";
+  world.Publish({merge(9)});
+  ASSERT_TRUE(world.AwaitDrained());
+  group.reset();
+  world.may_park = true;
+  group = world.NewGroup();
+  world.Publish({merge(10), merge(12)});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(version(), 10);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 1);
+}
+
 TEST(Order, KeepsParkedEventsThroughARestart) {
   GroupWorld world(/*ordered=*/false);
   auto group = world.NewGroup();

@@ -46,7 +46,14 @@ absl::Status Rebuild::MayRollback() {
     return FailedPrecondition("the old tables are being removed; there is no way back");
   }
   if (row.state != RebuildState::kSwapped) return absl::OkStatus();
-  return parts_.transport.admin().GetSubscription(row.old_subscription).status();
+  ASSIGN_OR_RETURN(const pubsub::Subscription old,
+                   parts_.transport.admin().GetSubscription(row.old_subscription));
+  if (Clock::System().Now() < *row.swapped_at + old.retention) return absl::OkStatus();
+  return FailedPrecondition(
+      "the old tables stand still since {}, and {} keeps messages for {}: what they lack is gone; "
+      "`lockstepctl rebuild finish {}` removes them",
+      FormatTimestamp(*row.swapped_at), row.old_subscription, FormatDuration(old.retention),
+      group_.value());
 }
 
 absl::Status Rebuild::Rollback(const std::string& operator_name, const std::string& reason) {

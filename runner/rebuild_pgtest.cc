@@ -50,6 +50,16 @@ TEST_F(RebuildTest, UnderLoadReadersNoticeNothing) {
   EXPECT_EQ(world_.Orphans(), "");
 }
 
+TEST_F(RebuildTest, ThereIsNoWayBackToTablesWhoseEventsAreGone) {
+  auto driver = world_.NewDriver();
+  ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
+  ASSERT_EQ(world_.Resume(*driver.rebuild), absl::OkStatus());
+  ASSERT_EQ(driver.rebuild->MayRollback(), absl::OkStatus());
+  world_.database.Run("UPDATE feed_state.rebuilds SET swapped_at = now() - interval '8 days'");
+  EXPECT_THAT(Text(driver.rebuild->Rollback("ada", "a test")), HasSubstr("what they lack is gone"));
+  EXPECT_EQ(world_.Subscription(), std::string(kSubscription) + ".slot2");
+}
+
 TEST_F(RebuildTest, FinishedLeavesTheNewSlotAlone) {
   auto driver = world_.NewDriver();
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());

@@ -261,9 +261,33 @@ TEST_F(Reset, ForwardEndsTheWaitForWhatItLeavesOut) {
                   {.id = "a", .version = 3, .payload = Merge("b", "3")}});
   ASSERT_TRUE(world_.AwaitDrained());
   ASSERT_EQ(world_.Count("SELECT count(*) FROM feed_state.parked"), 1);
+  group.reset();
+  const auto merge = [](int64_t version) {
+    return TestEvent{.id = "a", .version = version, .payload = Merge("a", "x")};
+  };
+  world_.Publish({merge(4), merge(5)});
   Run(To(Clock::System().Now()));
+  group = world_.NewGroup();
   ASSERT_TRUE(AwaitVersion("a", 3));
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  world_.Publish({merge(6), merge(8)});
+  ASSERT_TRUE(AwaitVersion("a", 6));
+  ASSERT_TRUE(world_.AwaitDrained());
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.parked"), 1) << "this gap is one";
+}
+
+TEST_F(Reset, OverwritingCountsNothingAsWaitingTwice) {
+  const auto group = world_.NewGroup();
+  world_.Publish({{.id = "a", .version = 1},
+                  {.id = "a", .version = 2, .payload = "bad"},
+                  {.id = "a", .version = 3}});
+  ASSERT_TRUE(world_.AwaitDrained());
+  ASSERT_EQ(world_.Count("SELECT parked FROM feed_state.key_state"), 1);
+  Run(To(WallTime(), ResetMode::kOverwrite));
+  ASSERT_TRUE(AwaitSought(2));
+  ASSERT_TRUE(world_.Await([&] { return group->status().counts.duplicates >= 2; }));
+  ASSERT_TRUE(world_.AwaitDrained());
+  EXPECT_EQ(world_.Count("SELECT parked FROM feed_state.key_state"), 1);
 }
 
 }  // namespace

@@ -82,7 +82,10 @@ absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
     postgres::Connection& connection, const offsets::GroupEpoch& now,
     const std::vector<offsets::Checkpoint>& recorded) {
   Found found;
-  if (WentBack(connection)) found.how = "its offsets are behind what this process has committed";
+  if (WentBack(connection)) {
+    found.how = "its offsets are behind what this process has committed";
+    found.certain = true;
+  }
   if (enabled_) {
     const auto snapshots = admin_.ListSnapshots(ProjectOf(now.subscription));
     if (absl::IsPermissionDenied(snapshots.status())) {
@@ -93,10 +96,12 @@ absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
       return snapshots.status();
     } else {
       const int64_t newest = recorded.empty() ? 0 : recorded.front().number;
+      ASSIGN_OR_RETURN(const int64_t reserved, checkpoints_.Newest(connection));
       for (const pubsub::Snapshot& snapshot : *snapshots) {
         const auto number = offsets::Checkpoints::NumberOf(snapshot.name, now.subscription);
-        if (!number || *number <= newest) continue;
+        if (!number || *number <= newest || healed_.contains(snapshot.name)) continue;
         found.unknown.push_back(snapshot.name);
+        found.certain = found.certain || *number > reserved;
         found.how = fmt::format("Pub/Sub has checkpoint {} and the database knows none past {}",
                                 *number, newest);
       }
@@ -150,11 +155,19 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
                                   what, checkpoint->number, FormatTimestamp(checkpoint->taken_at))};
     }
   }
+  if (cure.kind == offsets::SeekKind::kNone && !found.certain) {
+    Remove(found.unknown);
+    return std::nullopt;
+  }
   if (cure.kind == offsets::SeekKind::kNone) {
-    return Obstacle{true, fmt::format("{}; it holds no checkpoint of this epoch to heal it from: "
-                                      "replay with lockstepctl offsets reset --to-time, or restart "
-                                      "to go on with what is there",
-                                      what)};
+    return Obstacle{
+        true, fmt::format("{}; it holds no checkpoint of this epoch to heal it from: replay with "
+                          "lockstepctl offsets reset --to-time{}",
+                          what,
+                          found.unknown.empty()
+                              ? ", or restart to go on with what is there"
+                              : fmt::format(", or delete {} to go on with what is there",
+                                            fmt::join(found.unknown, " and ")))};
   }
   log::Error(
       "the database went back and is being healed by a Seek to its newest checkpoint",
@@ -169,10 +182,17 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
                                               .action = "checkpoint.healed",
                                               .fence = fence_});
   if (!healed.ok()) return FromDatabase(healed.status());
-  for (const std::string& snapshot : found.unknown) admin_.DeleteSnapshot(snapshot).IgnoreError();
+  Remove(found.unknown);
   std::lock_guard lock(mu_);
   committed_.clear();
   return Obstacle{false, "a restored database is being healed"};
+}
+
+void RestoreWitness::Remove(const std::vector<std::string>& snapshots) {
+  for (const std::string& snapshot : snapshots) {
+    const absl::Status gone = admin_.DeleteSnapshot(snapshot);
+    if (!gone.ok() && !absl::IsNotFound(gone)) healed_.insert(snapshot);
+  }
 }
 
 }  // namespace lockstep::runner

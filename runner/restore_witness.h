@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "offsets/checkpoints.h"
@@ -34,10 +35,12 @@ class RestoreWitness {
   std::optional<Obstacle> Check(postgres::Connection& connection, const offsets::GroupEpoch& now);
 
  private:
-  // Deletes the snapshots that the database does not know, once it is healed.
   struct Found {
     std::string how;
-    std::vector<std::string> unknown;
+    std::vector<std::string> unknown;  // snapshots
+    // Not when all of them have numbers that were reserved: whoever took them may have died before
+    // it recorded them. The two look alike, and the cure does that case no harm.
+    bool certain = false;
   };
   absl::StatusOr<std::optional<Found>> Look(postgres::Connection& connection,
                                             const offsets::GroupEpoch& now,
@@ -45,6 +48,7 @@ class RestoreWitness {
   std::optional<Obstacle> Heal(postgres::Connection& connection, const offsets::GroupEpoch& now,
                                const std::vector<offsets::Checkpoint>& recorded,
                                const Found& found);
+  void Remove(const std::vector<std::string>& snapshots);
 
   const offsets::StateSchema& schema_;
   const offsets::Epochs& epochs_;
@@ -53,6 +57,7 @@ class RestoreWitness {
   const std::string instance_;
   const Millis fence_;
   bool enabled_;
+  std::set<std::string> healed_;  // snapshots that we may not delete, and need not heal again
 
   std::mutex mu_;
   int64_t epoch_ = 0;

@@ -109,9 +109,9 @@ absl::Status Runner::Start() {
 void Runner::Stop() {
   std::lock_guard lock(stop_mu_);
   if (std::exchange(stopped_, true)) return;
-  if (cleaner_) cleaner_->Stop();
-  // Side by side: each may take its time to drain.
+  // Side by side: each may take its time, and none may take the others'.
   std::vector<std::thread> stopping;
+  if (cleaner_) stopping.emplace_back([this] { cleaner_->Stop(); });
   for (const auto& group : groups_) stopping.emplace_back([&group] { group->Stop(); });
   for (std::thread& thread : stopping) thread.join();
   http_.Stop();

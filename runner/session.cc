@@ -92,9 +92,9 @@ void Session::OnStreamState(const absl::Status& state) {
     const std::string text = state.ok() ? "" : std::string(MessageOf(state));
     changed = text != stream_state_;
     stream_state_ = text;
-    connected_ = connected_ || state.ok();
   }
   if (!changed) return;
+  last_delivery_ = Clock::System().Steady();  // what is quiet without a stream does not count
   if (state.ok()) {
     log::Info("the stream is open", {{"group", lane_parts_->options.name},
                                      {"subscription", lane_parts_->under.subscription}});
@@ -124,10 +124,14 @@ Session::End Session::WaitFor(Millis time, const std::stop_token& stop) {
   return end_;
 }
 
-void Session::Stop(Millis drain) {
-  if (std::exchange(stopped_, true)) return;
+void Session::Close() {
   receiver_->StopPulling();
   for (const auto& lane : lanes_) lane->Close();
+}
+
+void Session::Stop(Millis drain) {
+  if (std::exchange(stopped_, true)) return;
+  Close();
   {
     std::unique_lock lock(mu_);
     const auto through = [&] {
@@ -180,7 +184,7 @@ std::string Session::stream_state() const {
 
 bool Session::connected() const {
   std::lock_guard lock(mu_);
-  return connected_;
+  return stream_state_.empty();
 }
 
 int64_t Session::InHand() const {

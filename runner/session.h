@@ -43,12 +43,14 @@ class Session : private pubsub::DeliverySink {
   // Waits until the session ends by itself, `stop` is requested or the time is over.
   End WaitFor(Millis time, const std::stop_token& stop);
 
+  // Pulls no more; what is in hand goes on. From any thread; Stop follows.
+  void Close();
   // Stops pulling, finishes and acks what is in hand within `drain`, gives back the rest.
   void Stop(Millis drain);
 
   std::string halt_reason() const;
   std::string stream_state() const;  // empty when there is a stream
-  bool connected() const;            // has there been one?
+  bool connected() const;
   // Nothing in hand; and for how long nothing has come.
   bool idle() const;
   Millis quiet() const;
@@ -78,7 +80,6 @@ class Session : private pubsub::DeliverySink {
   End end_ = End::kRunning;
   std::string halt_reason_;
   std::string stream_state_ = "not connected yet";
-  bool connected_ = false;
 };
 
 }  // namespace lockstep::runner

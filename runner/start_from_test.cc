@@ -33,6 +33,12 @@ TEST(StartFrom, IsCheckedBeforeTheStart) {
   }
   options.start_from = "yesterday";
   EXPECT_FALSE(options.Validate().ok());
+  options.start_from = "latest";
+  options.ack_fence = Millis(0);  // no ack would be in time
+  EXPECT_FALSE(options.Validate().ok());
+  options.ack_fence = Millis(100);
+  options.seek_takeover = Millis(0);
+  EXPECT_FALSE(options.Validate().ok());
 }
 
 TEST(DeadLetterBudget, ForgetsWhatIsOlderThanItsWindow) {

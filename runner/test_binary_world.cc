@@ -101,8 +101,9 @@ BinaryWorld::Ran BinaryWorld::Ctl(const std::string& arguments) {
           Read(folder + "/err")};
 }
 
-void BinaryWorld::Publish(const std::string& id, int64_t version, const std::string& data) {
-  pubsub::Message message = TestEvent{.id = id, .version = version}.Message();
+void BinaryWorld::Publish(const std::string& id, int64_t version, const std::string& data,
+                          const std::string& event_id) {
+  pubsub::Message message = TestEvent{.id = id, .version = version, .event_id = event_id}.Message();
   message.data = data.empty() ? fmt::format(R"({{"id":"{}","a":"{}"}})", id, version) : data;
   std::mutex mu;
   std::condition_variable changed;

@@ -36,7 +36,8 @@ class BinaryWorld {
   Ran Ctl(const std::string& arguments);
 
   // `data` in place of {"id": …, "a": …}.
-  void Publish(const std::string& id, int64_t version, const std::string& data = "");
+  void Publish(const std::string& id, int64_t version, const std::string& data = "",
+               const std::string& event_id = "");
   // Until a transaction of the runner waits for `lock`, which Block took.
   bool AwaitBlocked();
   bool Await(const std::function<bool()>& condition, Millis at_most = Millis(30'000));
