@@ -155,6 +155,19 @@ TEST_F(Restore, IsNotSuspectedWhenATakerDiedBeforeItRecordedItsFirstSnapshot) {
   EXPECT_TRUE(AwaitCheckpoint(0)) << "it takes them again";
 }
 
+TEST_F(Restore, OfABackupWithoutACheckpointHaltsAndSaysWhatToDo) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(0));
+  ASSERT_TRUE(AwaitModel(1));
+  group.reset();
+  world_.database.Run("DELETE FROM feed_state.checkpoints");
+  group = world_.NewGroup("another");
+  ASSERT_TRUE(world_.Await([&] { return group->status().state == GroupState::kHalted; }));
+  const std::string way_on = "or delete " + offsets::Checkpoints::SnapshotName(kSubscription, 1);
+  EXPECT_NE(group->status().reason.find(way_on), std::string::npos) << group->status().reason;
+}
+
 TEST_F(Restore, OfABackupOlderThanItsSnapshotsIsRefused) {
   auto group = world_.NewGroup();
   PublishVersion(1);
