@@ -180,7 +180,7 @@ void AckWriter::Again(std::deque<Item> items, Finished& finished) {
 void AckWriter::OnRetryTimer() {
   {
     std::scoped_lock lock(mu_);
-    retry_timer_ = 0;
+    fired_ = std::exchange(retry_timer_, 0);
     // Suspects stay first: they are counted from the front.
     const auto place =
         queue_.begin() + static_cast<std::ptrdiff_t>(std::min(suspects_, queue_.size()));
@@ -209,7 +209,7 @@ void AckWriter::ReportDeferred() {
   {
     std::scoped_lock lock(mu_);
     finished.calls.swap(deferred_);
-    deferred_timer_ = 0;
+    fired_ = std::exchange(deferred_timer_, 0);
   }
   Report(std::move(finished));
 }
@@ -226,7 +226,7 @@ void AckWriter::Close() {
     std::scoped_lock lock(mu_);
     closed_ = true;
     finished.calls.swap(deferred_);
-    timers = {deferred_timer_, retry_timer_};
+    timers = {deferred_timer_, retry_timer_, fired_};
     for (std::deque<Item>* items : {&resting_, &queue_}) {
       for (Item& item : *items) Settle(item, Cancelled(), finished);
       items->clear();

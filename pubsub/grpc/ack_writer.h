@@ -83,6 +83,7 @@ class AckWriter {
   Timers::Id retry_timer_ = 0;
   std::vector<std::unique_ptr<Call>> deferred_;
   Timers::Id deferred_timer_ = 0;
+  Timers::Id fired_ = 0;  // of ours the last: its function may still be at work
   bool sending_ = false;
   bool closed_ = false;
 };

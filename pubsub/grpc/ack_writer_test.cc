@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "pubsub/grpc/ends_early.h"
 #include "pubsub/grpc/fake_ack_rpc.h"
 
 namespace lockstep::pubsub::grpc_client {
@@ -122,6 +123,29 @@ TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTime) {
   EXPECT_THAT(first.get(), ElementsAre("DEADLINE_EXCEEDED"));
   EXPECT_THAT(second.get(), ElementsAre("DEADLINE_EXCEEDED"));
   EXPECT_EQ(rpc_.count(), 1u);
+}
+
+TEST_F(AckWriterTest, CloseWaitsForARequestThatIsJustSentAgain) {
+  EndsEarly ends;
+  AckWriter* closing = nullptr;
+  AckWriter writer(
+      [&, requests = 0](std::vector<std::string> ids, Millis timeout, AckRpc::Done done) mutable {
+        if (++requests == 2) ends.Begin([&] { closing->Close(); });
+        rpc_.Acknowledge(std::move(ids), timeout, std::move(done));
+      },
+      Millis(5'000), timers_);
+  closing = &writer;
+  auto result = Add(writer, {"a"});
+  rpc_.Answer(0, absl::UnavailableError("down"));
+  EXPECT_FALSE(ends.Await());
+  rpc_.Answer(1);
+  EXPECT_THAT(result.get(), ElementsAre("OK"));
+}
+
+TEST_F(AckWriterTest, CloseWaitsForAResultThatIsJustReported) {
+  EndsEarly ends;
+  writer_.Add({}, [&](const auto&) { ends.Begin([this] { writer_.Close(); }); });
+  EXPECT_FALSE(ends.Await());
 }
 
 TEST_F(AckWriterTest, CancelsWhatIsLeftWhenItCloses) {

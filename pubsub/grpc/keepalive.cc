@@ -45,7 +45,7 @@ void Keepalive::OnPingTime() {
       ping = ping_;
       awaiting_ = true;
     }
-    timer_ = timers_.After(every_ / 2, [this] { OnJudgement(); });
+    fired_ = std::exchange(timer_, timers_.After(every_ / 2, [this] { OnJudgement(); }));
   }
   if (ping) ping();
 }
@@ -67,12 +67,15 @@ void Keepalive::OnJudgement() {
 
 void Keepalive::End() {
   Timers::Id timer = 0;
+  Timers::Id fired = 0;
   {
     std::scoped_lock lock(mu_);
     watching_ = false;
     timer = timer_;
+    fired = fired_;
   }
   timers_.Cancel(timer);
+  timers_.Cancel(fired);
 }
 
 }  // namespace lockstep::pubsub::grpc_client

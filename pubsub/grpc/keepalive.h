@@ -36,6 +36,7 @@ class Keepalive {
   std::function<void()> ping_;
   std::function<void()> hang_up_;
   Timers::Id timer_ = 0;
+  Timers::Id fired_ = 0;  // the one before: its function may still be at work
   bool watching_ = false;
   bool paused_ = false;
   bool awaiting_ = false;  // an answer

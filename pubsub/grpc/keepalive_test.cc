@@ -4,6 +4,8 @@
 
 #include <condition_variable>
 
+#include "pubsub/grpc/ends_early.h"
+
 namespace lockstep::pubsub::grpc_client {
 namespace {
 
@@ -85,6 +87,13 @@ TEST_F(KeepaliveTest, SilenceMeansNothingWhileNothingIsRead) {
   ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return passed; }));
   EXPECT_EQ(pings_, 1);
   EXPECT_EQ(hung_up_, 0);
+}
+
+TEST_F(KeepaliveTest, ItsEndWaitsForAPingThatIsJustSent) {
+  EndsEarly ends;
+  on_ping = [&] { ends.Begin([this] { keepalive_.End(); }); };
+  Begin();
+  EXPECT_FALSE(ends.Await());
 }
 
 TEST_F(KeepaliveTest, IsSilentAfterItsEnd) {

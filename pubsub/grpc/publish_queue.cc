@@ -106,7 +106,7 @@ void PublishQueue::ReportDeferred() {
   {
     std::scoped_lock lock(mu_);
     actions.report.swap(deferred_);
-    deferred_timer_ = 0;
+    fired_ = std::exchange(deferred_timer_, 0);
   }
   Run(std::move(actions));
 }
@@ -319,6 +319,7 @@ void PublishQueue::Resend(const std::shared_ptr<Request>& request) {
   {
     std::scoped_lock lock(mu_);
     if (resting_.erase(request) == 0) return;  // closed meanwhile
+    fired_ = request->retry;
   }
   Send(request);
 }
@@ -330,7 +331,7 @@ void PublishQueue::Close() {
     std::scoped_lock lock(mu_);
     closed_ = true;
     actions.report.swap(deferred_);
-    timers.push_back(deferred_timer_);
+    timers = {deferred_timer_, fired_};
     std::vector<std::string> none;
     const auto resting = std::move(resting_);
     resting_.clear();

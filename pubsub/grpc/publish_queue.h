@@ -114,6 +114,7 @@ class PublishQueue {
   std::set<std::shared_ptr<Request>> resting_;   // wait for their next try
   std::vector<std::unique_ptr<Call>> deferred_;  // to be reported by the timer below
   Timers::Id deferred_timer_ = 0;
+  Timers::Id fired_ = 0;  // of ours the last: its function may still be at work
   int in_flight_ = 0;
   bool closed_ = false;
 };

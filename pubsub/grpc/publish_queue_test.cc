@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <optional>
 
+#include "pubsub/grpc/ends_early.h"
+
 namespace lockstep::pubsub::grpc_client {
 namespace {
 
@@ -23,6 +25,7 @@ class FakeRpc : public PublishRpc {
 
   void Send(const std::string& topic, const std::vector<Message>& messages, Millis,
             Done done) override {
+    if (on_send) on_send();
     std::scoped_lock lock(mu_);
     Sent& sent = sent_.emplace_back();
     sent.topic = topic;
@@ -65,6 +68,8 @@ class FakeRpc : public PublishRpc {
       if (done) done(absl::CancelledError(), {});
     }
   }
+
+  std::function<void()> on_send;
 
  private:
   std::mutex mu_;
@@ -262,6 +267,20 @@ TEST_F(PublishQueueTest, CancelsEverythingWhenItCloses) {
   EXPECT_THAT(flying.Await(), ElementsAre("CANCELLED"));
   queue_.Publish("t", {Of("c")}, late.done());
   EXPECT_THAT(late.Await(), ElementsAre("CANCELLED"));
+}
+
+TEST_F(PublishQueueTest, CloseWaitsForARequestThatIsJustSentAgain) {
+  queue_.Publish("t", {Of("a")}, NewOutcome().done());
+  EndsEarly ends;
+  rpc_.on_send = [&] { ends.Begin([this] { queue_.Close(); }); };
+  rpc_.Answer(0, absl::UnavailableError("down"));
+  EXPECT_FALSE(ends.Await());
+}
+
+TEST_F(PublishQueueTest, CloseWaitsForAResultThatIsJustReported) {
+  EndsEarly ends;
+  queue_.Publish("t", {}, [&](const Results&) { ends.Begin([this] { queue_.Close(); }); });
+  EXPECT_FALSE(ends.Await());
 }
 
 TEST_F(PublishQueueTest, AnswersACallWithoutMessages) {

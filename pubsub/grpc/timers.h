@@ -28,7 +28,7 @@ class Timers {
   void Now(std::function<void()> run) { After(Millis(0), std::move(run)); }
 
   // Afterwards the function is neither running (unless this is its own thread) nor will it run. 0
-  // is no timer.
+  // is no timer. A function that forgets its own id must leave it where its owner's end finds it.
   void Cancel(Id id);
 
  private:
