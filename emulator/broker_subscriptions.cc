@@ -34,9 +34,9 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(pb::Subscription con
     std::shared_lock lock(mu_);
     if (subscriptions_.count(config.name()) > 0) return exists();
   }
-  auto subscription = topic->Attach([&](uint64_t first_sequence) {
+  auto subscription = topic->Attach([&](uint64_t first_sequence, Millis retention) {
     return std::make_shared<Subscription>(config, filter, next_subscription_++, first_sequence,
-                                          timekeeper_, this);
+                                          retention, timekeeper_, this);
   });
   Attached attached{subscription, topic};
   {

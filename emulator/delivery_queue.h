@@ -23,7 +23,7 @@ struct DeliveryPolicy {
   bool ordered = false;
   bool exactly_once = false;
   bool retain_acked = false;
-  Millis retention = std::chrono::hours(7 * 24);
+  Millis retention = std::chrono::hours(7 * 24);  // the topic's, where that is longer
   // Backoff before a redelivery; 0 and 0 = at once.
   Millis min_backoff{0};
   Millis max_backoff{0};

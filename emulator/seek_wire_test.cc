@@ -50,6 +50,27 @@ class SeekWire : public WireTest {
     ASSERT_FALSE(messages.empty());
     ASSERT_TRUE(Acknowledge(AckIdsOf(messages)).ok());
   }
+  // Until the server has done what is due by now: another subscription's message ends last.
+  void AwaitTime() {
+    const std::string name = "projects/test/topics/witness" + std::to_string(++witnesses_);
+    const std::string subscription = kSubscription + std::to_string(witnesses_);
+    ASSERT_TRUE(CreateTopic(name).ok());
+    ASSERT_TRUE(CreateSubscription([&](auto* s) {
+                  s->set_name(subscription);
+                  s->set_topic(name);
+                  *s->mutable_message_retention_duration() = ToProto(minutes(10));
+                }).ok());
+    Publish("witness", "", {}, name);
+    clock_.Advance(minutes(10));
+    for (auto left = PullNow(1, subscription); !left.empty(); left = PullNow(1, subscription)) {
+      pb::ModifyAckDeadlineRequest request;
+      request.set_subscription(subscription);
+      request.add_ack_ids(left[0].ack_id());
+      google::protobuf::Empty response;
+      const auto call = &pb::Subscriber::Stub::ModifyAckDeadline;
+      ASSERT_TRUE(Call(subscriber_.get(), call, request, &response).ok());
+    }
+  }
   void CreateTopicWithRetention(Millis retention) {
     pb::Topic request;
     request.set_name(kTopic);
@@ -59,6 +80,7 @@ class SeekWire : public WireTest {
   }
 
   testing::FakeClock clock_;
+  int witnesses_ = 0;
 };
 
 TEST_F(SeekWire, SeekToATimeSplitsAtThatTime) {
@@ -115,6 +137,33 @@ TEST_F(SeekWire, TopicRetentionEnds) {
   clock_.Advance(minutes(10));
   ASSERT_TRUE(CreateSubscription().ok());
   EXPECT_TRUE(SeekToTime(clock_.Now() - hours(1)).ok());
+  EXPECT_THAT(PullNow(), IsEmpty());
+}
+
+TEST_F(SeekWire, WhatTheTopicKeepsOutlivesTheSubscriptionsRetention) {
+  CreateTopicWithRetention(hours(24));
+  const auto briefly = [](auto* s) {
+    *s->mutable_message_retention_duration() = ToProto(hours(1));
+  };
+  ASSERT_TRUE(CreateSubscription(briefly).ok());
+  Publish("acked");
+  AckAll();
+  Publish("unacked");
+  clock_.Advance(hours(10));
+  AwaitTime();
+  EXPECT_THAT(DataOf(PullNow()), ElementsAre("unacked"));
+  EXPECT_TRUE(SeekToTime(clock_.Now() - hours(11)).ok());
+  AwaitTime();
+  EXPECT_THAT(DataOf(PullNow()), ElementsAre("acked", "unacked"));
+  EXPECT_TRUE(SeekToTime(clock_.Now() - hours(11)).ok());  // no leases
+
+  pb::UpdateTopicRequest request;
+  request.mutable_topic()->set_name(kTopic);
+  *request.mutable_topic()->mutable_message_retention_duration() = ToProto(hours(2));
+  request.mutable_update_mask()->add_paths("message_retention_duration");
+  pb::Topic response;
+  ASSERT_TRUE(Call(publisher_.get(), &pb::Publisher::Stub::UpdateTopic, request, &response).ok());
+  AwaitTime();
   EXPECT_THAT(PullNow(), IsEmpty());
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep::emulator {
 
 Subscription::Subscription(Proto config, std::optional<Filter> filter, uint32_t number,
-                           uint64_t first_sequence, Timekeeper* timekeeper,
+                           uint64_t first_sequence, Millis topic_retention, Timekeeper* timekeeper,
                            SubscriptionOffice* office)
     : number_(number),
       filter_(std::move(filter)),
@@ -18,8 +18,9 @@ Subscription::Subscription(Proto config, std::optional<Filter> filter, uint32_t 
       office_(office),
       clock_(timekeeper->clock()),
       config_(std::move(config)),
+      topic_retention_(topic_retention),
       queue_(
-          PolicyOf(config_), first_sequence,
+          PolicyOf(config_, topic_retention_), first_sequence,
           // Called with mu_ held, by the queue.
           [this] { return office_->CanForward(config_.dead_letter_policy().dead_letter_topic()); }),
       last_active_(clock_.Steady()) {}
@@ -32,9 +33,16 @@ Subscription::Proto Subscription::Config() const {
 void Subscription::SetConfig(const Proto& config) {
   Lock lock(mu_);
   config_ = config;
-  queue_.SetPolicy(PolicyOf(config_));
+  queue_.SetPolicy(PolicyOf(config_, topic_retention_));
   last_active_ = clock_.Steady();
   Finish(std::move(lock));
+}
+
+void Subscription::SetTopicRetention(Millis retention) {
+  Lock lock(mu_);
+  topic_retention_ = retention;
+  queue_.SetPolicy(PolicyOf(config_, topic_retention_));
+  Schedule();
 }
 
 bool Subscription::Wanted(const Message& message) const {

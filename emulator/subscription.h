@@ -59,10 +59,12 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
 
   // REQUIRES: `config` was checked (subscription_config.h). `number` goes into its ack ids.
   Subscription(Proto config, std::optional<Filter> filter, uint32_t number, uint64_t first_sequence,
-               Timekeeper* timekeeper, SubscriptionOffice* office);
+               Millis topic_retention, Timekeeper* timekeeper, SubscriptionOffice* office);
 
   Proto Config() const;
   void SetConfig(const Proto& config);
+  // Called by the topic, with its lock held.
+  void SetTopicRetention(Millis retention);
   uint32_t number() const { return number_; }
 
   // Called by the topic, in order, with its lock held: so the caller does the waking.
@@ -120,6 +122,7 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
 
   mutable std::mutex mu_;
   Proto config_;
+  Millis topic_retention_;
   DeliveryQueue queue_;
   absl::Status closed_;
   SteadyTime last_active_;

@@ -1,5 +1,7 @@
 #include "emulator/subscription_config.h"
 
+#include <algorithm>
+
 #include "emulator/field_rules.h"
 #include "emulator/names.h"
 #include "emulator/proto_time.h"
@@ -103,12 +105,12 @@ absl::Status CheckSubscription(Subscription* config) {
   return absl::OkStatus();
 }
 
-DeliveryPolicy PolicyOf(const Subscription& config) {
+DeliveryPolicy PolicyOf(const Subscription& config, Millis topic_retention) {
   DeliveryPolicy policy;
   policy.ordered = config.enable_message_ordering();
   policy.exactly_once = config.enable_exactly_once_delivery();
   policy.retain_acked = config.retain_acked_messages();
-  policy.retention = FromProto(config.message_retention_duration());
+  policy.retention = std::max(FromProto(config.message_retention_duration()), topic_retention);
   if (config.has_retry_policy()) {
     policy.min_backoff = FromProto(config.retry_policy().minimum_backoff());
     policy.max_backoff = FromProto(config.retry_policy().maximum_backoff());

@@ -14,7 +14,9 @@ absl::Status RefuseUnsupportedSubscription(const google::pubsub::v1::Subscriptio
 // in its defaults. Does not look at other resources.
 absl::Status CheckSubscription(google::pubsub::v1::Subscription* config);
 
-DeliveryPolicy PolicyOf(const google::pubsub::v1::Subscription& config);
+// `topic_retention`: what the topic keeps, its subscriptions may have: the longer one counts, for
+// unacked messages too.
+DeliveryPolicy PolicyOf(const google::pubsub::v1::Subscription& config, Millis topic_retention);
 // How long it lives unused; 0 = for ever.
 Millis TimeToLiveOf(const google::pubsub::v1::Subscription& config);
 

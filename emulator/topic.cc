@@ -26,6 +26,7 @@ void Topic::SetConfig(const Proto& config) {
           ? std::make_shared<const google::pubsub::v1::SchemaSettings>(config.schema_settings())
           : nullptr;
   Trim();
+  for (const auto& subscription : subscriptions_) subscription->SetTopicRetention(retention_);
 }
 
 std::shared_ptr<const google::pubsub::v1::SchemaSettings> Topic::Schema() const {
@@ -62,7 +63,7 @@ std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> me
 
 std::shared_ptr<Subscription> Topic::Attach(const Make& make) {
   std::scoped_lock lock(mu_);
-  return subscriptions_.emplace_back(make(next_sequence_));
+  return subscriptions_.emplace_back(make(next_sequence_, retention_));
 }
 
 void Topic::Detach(const Subscription* subscription) {

@@ -36,7 +36,8 @@ class Topic {
   std::vector<std::string> Publish(std::vector<std::shared_ptr<Message>> messages);
 
   // Adds the subscription that `make` makes; it gets everything from `first_sequence` on.
-  using Make = std::function<std::shared_ptr<Subscription>(uint64_t first_sequence)>;
+  using Make =
+      std::function<std::shared_ptr<Subscription>(uint64_t first_sequence, Millis retention)>;
   std::shared_ptr<Subscription> Attach(const Make& make);
   void Detach(const Subscription* subscription);
   std::vector<std::shared_ptr<Subscription>> Subscriptions() const;
