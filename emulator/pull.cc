@@ -19,7 +19,10 @@ constexpr int kMaxMessages = 1000;
 }  // namespace
 
 Pull::Pull(Faults* faults, const pb::PullRequest* request, pb::PullResponse* response)
-    : faults_(faults), request_(request), response_(response) {}
+    : faults_(faults),
+      request_(request),
+      response_(response),
+      return_immediately_(request->return_immediately()) {}
 
 grpc::ServerUnaryReactor* Pull::Begin(Broker* broker, Faults* faults, Timekeeper* timekeeper,
                                       const pb::PullRequest* request, pb::PullResponse* response) {
@@ -28,7 +31,7 @@ grpc::ServerUnaryReactor* Pull::Begin(Broker* broker, Faults* faults, Timekeeper
   faults->WhenThawed([pull, broker, timekeeper] {
     absl::Status opened = pull->Open(broker);
     if (!opened.ok()) return pull->End(opened);
-    if (pull->request_->return_immediately()) return pull->Try(true);
+    if (pull->return_immediately_) return pull->Try(true);
     timekeeper->At(timekeeper->clock().Steady() + kLongestWait, [weak = std::weak_ptr(pull)] {
       if (auto self = weak.lock()) self->Try(true);
     });
@@ -39,6 +42,7 @@ grpc::ServerUnaryReactor* Pull::Begin(Broker* broker, Faults* faults, Timekeeper
 
 absl::Status Pull::Open(Broker* broker) {
   std::scoped_lock lock(mu_);  // Wake may come as soon as we are attached
+  if (ended_) return absl::CancelledError("The client has gone while we were frozen.");
   RETURN_IF_ERROR(faults_->CheckCall("Pull"));
   RETURN_IF_ERROR(RefuseUnknown(*request_));
   if (request_->max_messages() <= 0) {

@@ -40,8 +40,10 @@ class Pull : public grpc::ServerUnaryReactor,
   void Leave(const absl::Status& status);
 
   Faults* const faults_;
+  // gRPC's, until we have answered: only while not ended_.
   const google::pubsub::v1::PullRequest* const request_;
   google::pubsub::v1::PullResponse* const response_;
+  const bool return_immediately_;
   std::shared_ptr<Pull> self_;  // until OnDone: gRPC holds a bare pointer
   std::shared_ptr<Subscription> subscription_;
   Consumer* consumer_ = nullptr;
