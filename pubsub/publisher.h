@@ -19,7 +19,8 @@ struct PublisherOptions {
 //
 // Messages of one ordering key go out in the order of the calls, at most one request per key in
 // flight. When one fails, those of its key that were accepted before its failure was reported fail
-// too, with ABORTED: a caller that sends them again in order keeps the order.
+// too, with ABORTED: a caller that sends them again in order keeps the order. Reported means that
+// Done has returned: send again after it, not from within it.
 class Publisher {
  public:
   // One result per message, in their order. Runs exactly once, on a transport thread: it may

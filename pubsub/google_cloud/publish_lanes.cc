@@ -52,7 +52,7 @@ void PublishLanes::Publish(const std::string& topic, std::vector<Message> messag
   }
   // Not on the caller's thread: it may hold a lock that its callback takes.
   if (!actions.report.empty()) {
-    post_([calls = std::exchange(actions.report, {})] { Report(calls); });
+    post_([this, calls = std::exchange(actions.report, {})] { Report(calls); });
   }
   Run(std::move(actions));
 }
@@ -76,7 +76,9 @@ void PublishLanes::Accept(Lane& lane, Item item, const absl::Status& limits, Act
     Settle(item, Cancelled(), actions);
     return Forget(lane);
   }
-  if (lane.unreported > 0) return Settle(item, Aborted(), actions);
+  // A failure like any other: if it was sent again by somebody who is just being told, its
+  // successors must not overtake it.
+  if (lane.unreported > 0) return Fail(lane, item, Aborted(), actions);
   if (!limits.ok()) {
     Fail(lane, item, limits, actions);
     return Forget(lane);
@@ -138,10 +140,6 @@ void PublishLanes::Settle(Item& item, absl::StatusOr<MessageId> result, Actions&
   Call& call = *item.call;
   call.results[item.index] = std::move(result);
   if (--call.open > 0) return;
-  for (Lane* lane : call.failed) {
-    --lane->unreported;
-    Forget(*lane);
-  }
   actions.report.push_back(std::move(item.call));
 }
 
@@ -149,18 +147,12 @@ void PublishLanes::Fail(Lane& lane, Item& item, const absl::Status& status, Acti
   if (!lane.key.empty()) {
     ++lane.unreported;
     item.call->failed.push_back(&lane);
-    ++lane.under_way;  // the lane must outlive this call: Settle may find it idle
-    Settle(item, status, actions);
-    --lane.under_way;
-    return;
   }
   Settle(item, status, actions);
 }
 
 void PublishLanes::AbortWaiting(Lane& lane, const absl::Status& status, Actions& actions) {
-  ++lane.under_way;  // as above
   for (Item& item : std::exchange(lane.waiting, {})) Settle(item, status, actions);
-  --lane.under_way;
 }
 
 void PublishLanes::Forget(Lane& lane) {
@@ -210,6 +202,16 @@ void PublishLanes::Report(const std::vector<std::shared_ptr<Call>>& calls) {
     } catch (...) {
       log::Error("a publish callback threw");
     }
+    Reported(*call);
+  }
+}
+
+// Not before its callback has returned: that may wait for a lock under which successors are sent.
+void PublishLanes::Reported(const Call& call) {
+  std::scoped_lock lock(mu_);
+  for (Lane* lane : call.failed) {
+    --lane->unreported;
+    Forget(*lane);
   }
 }
 
@@ -221,15 +223,11 @@ void PublishLanes::Close() {
     ready_.clear();
     std::vector<Lane*> lanes;
     for (auto& [name, lane] : lanes_) lanes.push_back(&lane);
-    for (Lane* lane : lanes) ++lane->under_way;  // none may go while others are settled
     for (Lane* lane : lanes) {
       lane->listed = false;
       AbortWaiting(*lane, Cancelled(), actions);
     }
-    for (Lane* lane : lanes) {
-      --lane->under_way;
-      Forget(*lane);
-    }
+    for (Lane* lane : lanes) Forget(*lane);
   }
   Run(std::move(actions));
 }

@@ -86,7 +86,8 @@ class PublishLanes {
   void Forget(Lane& lane);
   void OnAnswer(Lane* lane, std::vector<Item>& items, Results results);
   void Run(Actions actions);
-  static void Report(const std::vector<std::shared_ptr<Call>>& calls);
+  void Report(const std::vector<std::shared_ptr<Call>>& calls);
+  void Reported(const Call& call);
 
   const Millis timeout_;
   const Send send_;

@@ -138,6 +138,17 @@ TEST_F(PublishLanesTest, RefusesWhatIsTooLargeAndAbortsItsSuccessors) {
   EXPECT_EQ(results, (Strings{"ok", "INVALID_ARGUMENT", "ABORTED", "ok"}));
 }
 
+TEST_F(PublishLanesTest, AbortsWhatComesBeforeARefusalIsReported) {
+  const auto& first = Publish({{"a", std::string(11'000'000, 'x')}});
+  const auto& second = Publish({{"a", "2"}});
+  ASSERT_TRUE(sent_.empty());
+  RunPosted();
+  EXPECT_EQ(first, Strings{"INVALID_ARGUMENT"});
+  EXPECT_EQ(second, Strings{"ABORTED"});
+  Publish({{"a", "2"}});
+  EXPECT_EQ(Data(0), Strings{"2"});
+}
+
 TEST_F(PublishLanesTest, NeverReportsOnTheCallersThread) {
   const auto& results = Publish({{"a", std::string(11'000'000, 'x')}});
   EXPECT_TRUE(results.empty());

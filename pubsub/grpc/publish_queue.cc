@@ -118,8 +118,10 @@ void PublishQueue::Accept(Topic& topic, Message message, Call* call, size_t inde
   if (!key.empty()) {
     const auto state = topic.keys.find(key);
     if (state != topic.keys.end() && state->second.unreported > 0) {
-      return Settle(call, index,
-                    absl::AbortedError("an earlier message of this ordering key failed"), actions);
+      // A failure like any other: if it was sent again by somebody who is just being told, its
+      // successors must not overtake it.
+      return Fail(topic, key, call, index,
+                  absl::AbortedError("an earlier message of this ordering key failed"), actions);
     }
   }
   if (!limits.ok()) return Fail(topic, key, call, index, limits, actions);
@@ -196,14 +198,7 @@ bool PublishQueue::TakeFrom(std::deque<Item>& items, Topic& topic, Request& requ
 void PublishQueue::Settle(Call* call, size_t index, absl::StatusOr<MessageId> result,
                           Actions& actions) {
   call->results[index] = std::move(result);
-  if (--call->open > 0) return;
-  for (const auto& [topic, name] : call->failed_keys) {
-    const auto key = topic->keys.find(name);
-    Key& state = key->second;
-    --state.unreported;
-    if (state.unreported == 0 && !state.in_flight && state.waiting.empty()) topic->keys.erase(key);
-  }
-  actions.report.emplace_back(call);
+  if (--call->open == 0) actions.report.emplace_back(call);
 }
 
 void PublishQueue::Fail(Topic& topic, const std::string& key, Call* call, size_t index,
@@ -278,6 +273,19 @@ void PublishQueue::Run(Actions actions) {
     } catch (...) {
       log::Error("a publish callback threw");
     }
+    Reported(*call);
+  }
+}
+
+// Not before its callback has returned: that may wait for a lock under which successors are sent.
+void PublishQueue::Reported(const Call& call) {
+  if (call.failed_keys.empty()) return;
+  std::scoped_lock lock(mu_);
+  for (const auto& [topic, name] : call.failed_keys) {
+    const auto key = topic->keys.find(name);
+    Key& state = key->second;
+    --state.unreported;
+    if (state.unreported == 0 && !state.in_flight && state.waiting.empty()) topic->keys.erase(key);
   }
 }
 

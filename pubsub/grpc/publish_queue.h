@@ -94,6 +94,7 @@ class PublishQueue {
   void Conclude(Request& request, const absl::Status& status, std::vector<std::string>& ids,
                 Actions& actions);
   void Run(Actions actions);
+  void Reported(const Call& call);
   void ReportLater(Actions& actions);
   void ReportDeferred();
   void Send(const std::shared_ptr<Request>& request);

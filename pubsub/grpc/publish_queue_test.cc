@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <optional>
 
 #include "pubsub/grpc/ends_early.h"
@@ -125,6 +126,12 @@ class PublishQueueTest : public ::testing::Test {
   }
 
   Outcome& NewOutcome() { return outcomes_.emplace_back(); }
+  // Until the timers' thread has come back from callbacks that have been called.
+  void AwaitReports() {
+    Outcome& outcome = NewOutcome();
+    queue_.Publish("t", {}, outcome.done());
+    outcome.Await();
+  }
 
   std::deque<Outcome> outcomes_;  // they live as long as the queue
   FakeRpc rpc_;
@@ -218,12 +225,33 @@ TEST_F(PublishQueueTest, AbortsWhatComesBeforeTheFailureIsReported) {
   Outcome& late = NewOutcome();
   queue_.Publish("t", {Of("b", "k")}, late.done());
   EXPECT_THAT(late.Await(), ElementsAre("ABORTED"));
+  AwaitReports();
   rpc_.Answer(1);
   EXPECT_EQ(split.Await()[0], "INVALID_ARGUMENT");
   Outcome& after = NewOutcome();
   queue_.Publish("t", {Of("b", "k")}, after.done());
   rpc_.Answer(2);
   EXPECT_THAT(after.Await(), ElementsAre("id-b"));
+}
+
+TEST_F(PublishQueueTest, AbortsWhatComesWhileTheFailureIsBeingReported) {
+  Message bad = Of("a", "k");
+  bad.attributes["long"] = std::string(kMaxAttributeValueBytes + 1, 'x');
+  std::promise<void> told;
+  std::promise<void> go_on;
+  queue_.Publish("t", {bad}, [&](const Results&) {
+    told.set_value();
+    go_on.get_future().wait();
+  });
+  told.get_future().wait();
+  Outcome& meanwhile = NewOutcome();
+  queue_.Publish("t", {Of("b", "k")}, meanwhile.done());
+  go_on.set_value();
+  ASSERT_EQ(rpc_.count(), 0u);
+  EXPECT_THAT(meanwhile.Await(), ElementsAre("ABORTED"));
+  AwaitReports();
+  queue_.Publish("t", {Of("a", "k"), Of("b", "k")}, NewOutcome().done());
+  EXPECT_THAT(rpc_.Data(0), ElementsAre("a", "b"));
 }
 
 TEST_F(PublishQueueTest, RefusesWhatIsPastTheLimitsWithoutSendingIt) {
