@@ -191,7 +191,8 @@ Status SerializationTraits<lockstep::pubsub::grpc_client::PulledMessages>::Deser
   buffer->Clear();
   if (!joined.ok()) return joined;
   const std::string_view wire(reinterpret_cast<const char*>(whole.begin()), whole.size());
-  if (lockstep::pubsub::grpc_client::DecodePulled(wire, pulled)) return Status::OK;
+  pulled->malformed = !lockstep::pubsub::grpc_client::DecodePulled(wire, pulled);
+  if (!pulled->malformed) return Status::OK;
   return {StatusCode::INTERNAL, "a response of StreamingPull is not well formed"};
 }
 

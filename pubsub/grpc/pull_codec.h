@@ -16,6 +16,7 @@ namespace lockstep::pubsub::grpc_client {
 struct PulledMessages {
   std::vector<Delivery> deliveries;
   std::optional<bool> exactly_once;  // when the server says how the subscription delivers
+  bool malformed = false;            // gRPC says only that there is nothing to read
 };
 
 // Read straight off the wire into our messages: protobuf objects would cost an allocation and a

@@ -71,6 +71,8 @@ void PullStream::OnReadDone(bool ok) {
       std::scoped_lock lock(mu_);
       ended_ = true;
     }
+    // Its read has failed, but for gRPC the call goes on.
+    if (response_.malformed) Cancel();
     RemoveHold();
     return;
   }
@@ -80,7 +82,9 @@ void PullStream::OnReadDone(bool ok) {
 
 void PullStream::OnDone(const grpc::Status& status) {
   const std::shared_ptr<PullStream> self = std::move(self_);
-  events_.on_end(status);
+  const grpc::Status malformed(grpc::StatusCode::INTERNAL,
+                               "a response of StreamingPull is not well formed");
+  events_.on_end(response_.malformed ? malformed : status);
 }
 
 }  // namespace lockstep::pubsub::grpc_client
