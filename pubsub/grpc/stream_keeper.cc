@@ -13,7 +13,7 @@ namespace lockstep::pubsub::grpc_client {
 namespace {
 
 // A server may say nothing at all until there is a message: a stream that has not failed for so
-// long is taken as open.
+// long, on a connection that stands, is taken as open.
 constexpr Millis kSilence{1'000};
 // Headers come ahead of a refusal too: a stream that outlives them by so much is open.
 constexpr Millis kAfterHeaders{50};
@@ -40,7 +40,8 @@ std::string NewClientId(const std::string& name) {
 StreamKeeper::StreamKeeper(std::shared_ptr<Client> client, size_t channel,
                            PullStream::Request request, Millis keepalive, Events events)
     : client_(std::move(client)),
-      stub_(client_->channel(channel)),
+      channel_(client_->channel(channel)),
+      stub_(channel_),
       request_(std::move(request)),
       events_(std::move(events)),
       keepalive_(keepalive, client_->timers),
@@ -54,14 +55,16 @@ StreamKeeper::~StreamKeeper() {
 void StreamKeeper::Start() { Open(); }
 
 void StreamKeeper::Open() {
+  int ends = 0;
   {
     std::scoped_lock lock(mu_);
     if (stopping_) return;
+    ends = ends_;
     running_ = true;
-    up_ = false;
+    up_ = headers_ = false;
     opened_ = std::chrono::steady_clock::now();
     brought_ = false;
-    silence_ = client_->timers.After(kSilence, [this] { OnOpen(); });
+    silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
   }
   keepalive_.Begin([this] { Ping(); }, [this] { HangUp(); });
   PullStream::Request request = request_;
@@ -75,7 +78,7 @@ void StreamKeeper::Open() {
   bool stopping = false;
   {
     std::scoped_lock lock(mu_);
-    if (running_) stream_ = stream;  // else it has ended already
+    if (ends == ends_) stream_ = stream;  // else it has ended already, and the next may be there
     stopping = stopping_;
   }
   if (stopping) stream->HalfClose();
@@ -117,9 +120,22 @@ void StreamKeeper::OnHeaders() {
   {
     std::scoped_lock lock(mu_);
     if (!running_ || up_ || stopping_ || silence_ == 0) return;
+    headers_ = true;
     silence = std::exchange(silence_, client_->timers.After(kAfterHeaders, [this] { OnOpen(); }));
   }
   client_->timers.Cancel(silence);
+}
+
+void StreamKeeper::OnSilence() {
+  // On the way to a server that can't be reached nothing is heard either.
+  if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    std::scoped_lock lock(mu_);
+    // With the headers another timer has taken our place.
+    if (!running_ || up_ || headers_ || stopping_ || silence_ == 0) return;
+    silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
+    return;
+  }
+  OnOpen();
 }
 
 void StreamKeeper::OnOpen() {
@@ -149,6 +165,7 @@ void StreamKeeper::OnEnd(const grpc::Status& status) {
     std::scoped_lock lock(mu_);
     silence = std::exchange(silence_, 0);
     stream_ = nullptr;
+    ++ends_;
     stopping = stopping_;
     const auto lasted = std::chrono::steady_clock::now() - opened_;
     if (brought_ || lasted >= kGoodStream) backoff_.Reset();

@@ -40,6 +40,7 @@ class StreamKeeper {
  private:
   void Open();
   void OnHeaders();
+  void OnSilence();
   void OnOpen();
   bool MayRead(std::function<void()> resume);
   void Ping();
@@ -48,6 +49,7 @@ class StreamKeeper {
   void OnEnd(const grpc::Status& status);
 
   const std::shared_ptr<Client> client_;
+  const std::shared_ptr<grpc::Channel> channel_;
   PullStream::Stub stub_;
   const PullStream::Request request_;
   const Events events_;
@@ -56,11 +58,13 @@ class StreamKeeper {
   std::mutex mu_;
   std::condition_variable ended_;
   std::shared_ptr<PullStream> stream_;  // shared with gRPC, see PullStream
+  int ends_ = 0;                        // of streams, so far
   Backoff backoff_;
   SteadyTime opened_;
   Timers::Id reopen_ = 0;
   Timers::Id silence_ = 0;
   bool up_ = false;       // OK has been told of the present stream
+  bool headers_ = false;  // it has brought its headers
   bool brought_ = false;  // messages
   bool running_ = false;  // a stream is there, or being told of its end
   bool stopping_ = false;

@@ -1,10 +1,14 @@
 // Streams against servers that misbehave.
 #include "pubsub/grpc/stream_keeper.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -45,6 +49,28 @@ class GarbageServer : public grpc::CallbackGenericService {
 
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
+};
+
+// Accepts connections, as the kernel does for it, and never says a word.
+class SilentServer {
+ public:
+  SilentServer() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    const bool listens = bind(socket_, generic, size) == 0 && listen(socket_, 10) == 0 &&
+                         getsockname(socket_, generic, &size) == 0;
+    EXPECT_TRUE(listens);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  ~SilentServer() { close(socket_); }
+  const std::string& address() const { return address_; }
+
+ private:
+  const int socket_;
+  std::string address_;
 };
 
 // Opens a stream and hears what is told of it.
@@ -89,6 +115,12 @@ TEST(StreamKeeper, EndsAStreamWhoseResponseCannotBeRead) {
   const auto failure = listener.Await(false, Millis(20'000));
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->code(), absl::StatusCode::kInternal) << *failure;
+}
+
+TEST(StreamKeeper, SilenceIsNoStreamWhileThereIsNoConnection) {
+  SilentServer server;
+  Listener listener(server.address());
+  EXPECT_FALSE(listener.Await(true, Millis(1'500)).has_value());  // silence counts after a second
 }
 
 }  // namespace
