@@ -8,10 +8,8 @@
 
 #include "platform/config_tree.h"
 #include "platform/database_address.h"
-#include "platform/read_file.h"
 #include "platform/status.h"
 #include "platform/text.h"
-#include "platform/yaml_size.h"
 
 namespace lockstep {
 namespace {
@@ -261,21 +259,8 @@ absl::Status Config::Read(const Sources& sources, const Bind& bind,
   if (!state->sources.env) state->sources.env = ProcessEnv;
   auto root = std::make_shared<Node>();
   if (!sources.file.empty()) {
-    const auto text = ReadWholeFile(sources.file);
-    if (!text.ok()) {
-      return NotFound("configuration file {}. Name an existing file with --config.",
-                      MessageOf(text.status()));
-    }
-    try {
-      root->yaml.reset(YAML::Load(*text));
-      RETURN_IF_ERROR(CheckYamlSize(root->yaml, sources.file));
-    } catch (const YAML::Exception& e) {
-      return InvalidArgument("{}:{}:{}: not YAML: {}", sources.file, e.mark.line + 1,
-                             e.mark.column + 1, e.msg);
-    }
-    if (!root->yaml.IsMap() && !root->yaml.IsNull()) {
-      return InvalidArgument("{}: a map of keys is wanted at the top of the file", sources.file);
-    }
+    ASSIGN_OR_RETURN(const YAML::Node file, config_internal::LoadFile(sources.file));
+    root->yaml.reset(file);
   }
   ConfigSection top(state, root, "");
   bind(top);
@@ -287,8 +272,7 @@ absl::Status Config::Read(const Sources& sources, const Bind& bind,
   }
   for (const auto& [flag, value] : sources.flags) {
     if (state->used_flags.contains(flag)) continue;
-    const std::string nearest =
-        NearestWord(flag, std::vector<std::string>(known.begin(), known.end()));
+    const std::string nearest = config_internal::NearestKey(flag, known);
     state->errors.push_back(
         fmt::format("--{}: unknown key{}", flag,
                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest)));

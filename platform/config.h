@@ -25,8 +25,8 @@ namespace lockstep {
 //
 // which serves reading, `--help` and the check for unknown keys alike. The key `relay.batch_size`
 // is LOCKSTEP_RELAY_BATCH_SIZE in the environment (besides its own name, where it has one) and
-// --relay.batch_size as a flag. An item of a list is named by its `name`, else by its index:
-// `groups.catalog.lanes`.
+// --relay.batch_size as a flag. A list's item is called by its `name`, else by its file without
+// folders and .yaml, else by its index: `groups.catalog.lanes` of `- file: conf/catalog.yaml`.
 
 struct ConfigKey {
   std::string path;

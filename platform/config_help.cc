@@ -36,6 +36,23 @@ int Mistake(const CommandLine& line, std::string_view message) {
   return 2;
 }
 
+// What is wrong with a flag that stands last, without a value.
+std::string ExplainBareFlag(const CommandLine& line, const std::string& name) {
+  std::vector<std::string> known{"config"};
+  bool in_a_list = false;  // --groups.catalog.lanes: the names in a list are the file's to say
+  for (const ConfigKey& key : Config::Describe(line.bind)) {
+    known.push_back(key.path);
+    const size_t item = key.path.find("<name>");
+    in_a_list |= item != std::string::npos && name.starts_with(key.path.substr(0, item));
+  }
+  if (in_a_list || std::find(known.begin(), known.end(), name) != known.end()) {
+    return fmt::format("--{} needs a value", name);
+  }
+  const std::string nearest = NearestWord(name, known);
+  return fmt::format("--{}: unknown key{}", name,
+                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest));
+}
+
 }  // namespace
 
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known) {
@@ -93,7 +110,7 @@ std::optional<int> CommandLine::Parse(int argc, char** argv, std::vector<ConfigK
     } else if (i + 1 < argc) {
       value = argv[++i];
     } else {
-      return Mistake(*this, "--" + name + " needs a value");
+      return Mistake(*this, ExplainBareFlag(*this, name));
     }
     if (name == "config") {
       sources.file = value;

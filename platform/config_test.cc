@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "platform/config_file.h"
 #include "platform/status.h"
 
 namespace lockstep {
@@ -140,6 +141,69 @@ TEST_F(ConfigTest, NamesTheNearestKnownKeyAndThePlace) {
   EXPECT_THAT(std::string(MessageOf(read)),
               HasSubstr(":2:3: unknown key 'relay.batchsize'; did you mean 'relay.batch_size'?"));
   EXPECT_THAT(std::string(MessageOf(read)), HasSubstr(":4:8: unknown key 'relay.tables.0.nam'"));
+}
+
+TEST_F(ConfigTest, SuggestsAListByItsName) {
+  EXPECT_THAT(std::string(MessageOf(Read("relay: {table: [a.b]}"))),
+              HasSubstr("unknown key 'relay.table'; did you mean 'relay.tables'?"));
+  flags_["relay.table"] = "a.b";
+  EXPECT_THAT(std::string(MessageOf(Read(""))), HasSubstr("did you mean --relay.tables?"));
+}
+
+// The label of an item whose shorthand is a file, as a runner's groups have it.
+TEST_F(ConfigTest, CallsAnItemByItsFileWithoutFolderAndEnding) {
+  int lanes = 0;
+  const auto read = [&](const std::string& yaml) {
+    lanes = 0;
+    file_ = ::testing::TempDir() + "/config_" + std::to_string(::getpid()) + ".yaml";
+    std::ofstream(file_) << yaml;
+    return Config::Read({.file = file_, .flags = flags_}, [&](ConfigSection& config) {
+      config.List("groups", "file", [&](ConfigSection& item) {
+        std::string text;
+        item.Key("file", &text, "which");
+        item.Key("name", &text, "its name");
+        item.Key("lanes", &lanes, "how many");
+      });
+    });
+  };
+  flags_["groups.catalog.lanes"] = "7";
+  for (const char* yaml :
+       {"groups: [{file: catalog.yaml}]", "groups: [{file: conf/catalog.yml}]",
+        "groups: [/etc/catalog.yaml]", "groups: [{file: x.yaml, name: catalog}]"}) {
+    const absl::Status done = read(yaml);
+    EXPECT_TRUE(done.ok()) << yaml << ": " << done;
+    EXPECT_EQ(lanes, 7) << yaml;
+  }
+  EXPECT_FALSE(read("groups: [{file: catalog.yaml, name: other.yaml}]").ok());
+  flags_ = {{"groups.other.yaml.lanes", "8"}};
+  EXPECT_TRUE(read("groups: [{file: catalog.yaml, name: other.yaml}]").ok());
+  EXPECT_EQ(lanes, 8) << "a name stays as it is";
+}
+
+TEST_F(ConfigTest, ReadsOneKeyOfAFileWhateverElseItHas) {
+  ASSERT_FALSE(Read("database: here\nunheard_of: {a: b}\nrelay: [x]\n").ok());
+  EXPECT_EQ(*ReadTopKey(file_, "database"), "here");
+  EXPECT_EQ(*ReadTopKey(file_, "state_schema"), "");
+  EXPECT_THAT(std::string(MessageOf(ReadTopKey("/nowhere/x.yaml", "database").status())),
+              HasSubstr("/nowhere/x.yaml"));
+}
+
+TEST(CommandLineTest, KnowsAFlagBeforeItAsksForItsValue) {
+  const auto told = [](std::string flag) {
+    Options options;
+    CommandLine line{.program = "p",
+                     .bind = [&](ConfigSection& config) { BindOptions(config, options); }};
+    std::string program = "p";
+    char* argv[] = {program.data(), flag.data()};
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(line.Parse(2, argv), 2);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(told("--databas"), HasSubstr("--databas: unknown key; did you mean --database?"));
+  for (const char* flag :
+       {"--database", "--config", "--relay.tables", "--relay.tables.a.b.batch_size"}) {
+    EXPECT_THAT(told(flag), HasSubstr(std::string(flag) + " needs a value"));
+  }
 }
 
 TEST_F(ConfigTest, NamesAnUnknownFlag) {

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "platform/read_file.h"
 #include "platform/status.h"
+#include "platform/yaml_size.h"
 
 namespace lockstep::config_internal {
 namespace {
@@ -27,8 +31,7 @@ void Walk(State& state, const YAML::Node& node, const std::string& path,
         Walk(state, child.second, key, known, parents);
         continue;
       }
-      const std::string nearest =
-          NearestWord(key, std::vector<std::string>(known.begin(), known.end()));
+      const std::string nearest = NearestKey(key, known);
       state.errors.push_back(
           fmt::format("{}: unknown key '{}'{}", PlaceOf(state, child.first), key,
                       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
@@ -36,7 +39,33 @@ void Walk(State& state, const YAML::Node& node, const std::string& path,
   }
 }
 
+// "conf/catalog.yaml" -> "catalog"
+std::string WithoutFolderAndEnding(const std::string& file) {
+  const std::filesystem::path name = std::filesystem::path(file).filename();
+  return name.extension() == ".yaml" || name.extension() == ".yml" ? name.stem() : name;
+}
+
 }  // namespace
+
+absl::StatusOr<YAML::Node> LoadFile(const std::string& file) {
+  const auto text = ReadWholeFile(file);
+  if (!text.ok()) {
+    return NotFound("configuration file {}. Name an existing file with --config.",
+                    MessageOf(text.status()));
+  }
+  YAML::Node root;
+  try {
+    root.reset(YAML::Load(*text));
+    RETURN_IF_ERROR(CheckYamlSize(root, file));
+  } catch (const YAML::Exception& e) {
+    return InvalidArgument("{}:{}:{}: not YAML: {}", file, e.mark.line + 1, e.mark.column + 1,
+                           e.msg);
+  }
+  if (!root.IsMap() && !root.IsNull()) {
+    return InvalidArgument("{}: a map of keys is wanted at the top of the file", file);
+  }
+  return root;
+}
 
 std::string Join(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
@@ -54,14 +83,23 @@ YAML::Node Child(const YAML::Node& node, const std::string& key) {
 }
 
 std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view shorthand) {
-  const auto text = [](const YAML::Node& node) { return node.as<std::string>(); };
-  if (item.IsScalar()) return text(item);
-  for (const std::string_view key : {std::string_view("name"), shorthand}) {
-    if (key.empty()) continue;
-    const YAML::Node named = Child(item, std::string(key));
-    if (named.IsDefined() && named.IsScalar()) return text(named);
-  }
+  const auto short_label = [&](const YAML::Node& node) {
+    return shorthand == "name" ? node.Scalar() : WithoutFolderAndEnding(node.Scalar());
+  };
+  if (item.IsScalar()) return short_label(item);
+  const YAML::Node name = Child(item, "name");
+  if (name.IsDefined() && name.IsScalar()) return name.Scalar();
+  const YAML::Node named = Child(item, std::string(shorthand));
+  if (named.IsDefined() && named.IsScalar()) return short_label(named);
   return fmt::format("{}", index);
+}
+
+std::string NearestKey(const std::string& key, const std::set<std::string>& known) {
+  std::vector<std::string> candidates;
+  for (const std::string& path : known) {
+    candidates.push_back(path.ends_with(".*") ? path.substr(0, path.size() - 2) : path);
+  }
+  return NearestWord(key, candidates);
 }
 
 absl::StatusOr<std::string> Flatten(const YAML::Node& node) {

@@ -9,7 +9,7 @@
 
 #include "platform/config.h"
 
-// The parts of config.cc that know yaml-cpp's trees; nobody else includes this.
+// The parts of config.cc and config_file.cc that know yaml-cpp's trees; nobody else includes this.
 namespace lockstep::config_internal {
 
 struct Node {
@@ -27,6 +27,9 @@ struct State {
   bool describing = false;
 };
 
+// The map at the top of a file (or null); the status names the file.
+absl::StatusOr<YAML::Node> LoadFile(const std::string& file);
+
 // "relay" and "batch_size" -> "relay.batch_size"
 std::string Join(std::string_view path, std::string_view name);
 
@@ -38,11 +41,15 @@ std::string PlaceOf(const State& state, const YAML::Node& node);
 // the tree.)
 YAML::Node Child(const YAML::Node& node, const std::string& key);
 
-// What an item of a list is called in paths: its `name` or shorthand, else its index.
+// What an item of a list is called in paths: its `name` or shorthand, else its index. A shorthand
+// that is a file loses its folders and its ending: conf/catalog.yaml is "catalog".
 std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view shorthand);
 
 // The text of a key's value in the file; lists and maps of scalars become "a,b" and "a=b,c=d".
 absl::StatusOr<std::string> Flatten(const YAML::Node& node);
+
+// The nearest of the `known` keys to `key`, or empty when none is near.
+std::string NearestKey(const std::string& key, const std::set<std::string>& known);
 
 // Complains about every key below `node` that is not `known`.
 void CheckUnknown(State& state, const YAML::Node& node, const std::string& path,
