@@ -41,13 +41,13 @@ absl::Status Drop(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto waiting = connection->Execute(fmt::format(fmt::runtime(kUnpublished), table.Quoted()));
-  if (!waiting.ok()) return ExplainMissing(waiting.status());
+  if (!waiting.ok()) return ExplainMissing(waiting.status(), &table);
   if (!context.Confirm(fmt::format("This drops {} with all its rows; {} of them are unpublished.",
                                    table.ToString(), waiting->Int(0, 0)))) {
     return absl::CancelledError("nothing was changed");
   }
   const auto dropped = connection->Execute(kDrop, Params().Add(table.Quoted()).Add(options.force));
-  if (!dropped.ok()) return ExplainMissing(dropped.status());
+  if (!dropped.ok()) return ExplainMissing(dropped.status(), &table);
   context.Answer({{"dropped", table.ToString()}},
                  [&] { fmt::print("{} is gone\n", table.ToString()); });
   return absl::OkStatus();
@@ -78,13 +78,20 @@ absl::Status List(const Context& context) {
 
 }  // namespace
 
-absl::Status ExplainMissing(const absl::Status& status) {
+absl::Status ExplainMissing(const absl::Status& status, const postgres::QualifiedName* table) {
   const std::string state = postgres::SqlState(status);
-  if (state == "3F000" || state == "42883") {  // no schema lockstep, no such function
-    return FailedPrecondition(
-        "this database has no outboxes yet: run lockstepctl migrate up first");
+  const auto names = [&](const std::string& text) {
+    return MessageOf(status).find(text) != std::string_view::npos;
+  };
+  const bool no_table = table != nullptr && state == "42P01" &&
+                        names(fmt::format("\"{}.{}\"", table->schema, table->name));
+  if (no_table) {
+    return NotFound(
+        "{} is not an outbox in this database; lockstepctl outbox list shows those that are",
+        table->ToString());
   }
-  if (state == "42P01" && MessageOf(status).find("lockstep.") != std::string_view::npos) {
+  // No schema lockstep, no such function, no such table of ours.
+  if (state == "3F000" || state == "42883" || (state == "42P01" && names("lockstep."))) {
     return FailedPrecondition(
         "this database has no outboxes yet: run lockstepctl migrate up first");
   }

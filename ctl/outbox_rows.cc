@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <optional>
 
+#include "ctl/group_context.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
+#include "postgres/sql_error.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -139,7 +140,10 @@ absl::StatusOr<nlohmann::ordered_json> Select(postgres::Connection& connection,
   const char* const size = right->Bool(0, 0) ? "octet_length(payload)" : "NULL::int";
   const auto rows =
       connection.Execute(fmt::format(fmt::runtime(kSelect), table.Quoted(), which, size), params);
-  if (!rows.ok()) return ExplainMissing(rows.status());
+  if (postgres::SqlState(rows.status()) == "22P02") {  // of all that is asked for, only ids can be
+    return InvalidArgument("--event: '{}' is not an event id (a UUID)", options.event);
+  }
+  if (!rows.ok()) return ExplainMissing(rows.status(), &table);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (int i = 0; i < rows->rows(); ++i) list.push_back(RowJson(*rows, i));
   return list;
@@ -190,10 +194,9 @@ absl::Status Show(const Context& context, const Options& options) {
 }
 
 std::string Actor() {
-  const char* user = std::getenv("USER");
   char host[256] = "localhost";
   ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{}@{}", user == nullptr ? "lockstepctl" : user, host);
+  return fmt::format("{}@{}", OperatorName(), host);
 }
 
 // `verb` is also the name of the SQL function that does it.
@@ -224,7 +227,7 @@ absl::Status Change(const Context& context, const Options& options, const char* 
   const auto changed = connection->Execute(
       fmt::format("SELECT lockstep.{}($1::regclass, $2::bigint[], $3, $4)", verb),
       Params().Add(table.Quoted()).Add(sequences).Add(Actor()).Add(Given(options.note)));
-  if (!changed.ok()) return ExplainMissing(changed.status());
+  if (!changed.ok()) return ExplainMissing(changed.status(), &table);
   context.Answer({{"action", verb}, {"rows", changed->Int(0, 0)}},
                  [&] { fmt::print("{}: {} rows\n", verb, changed->Int(0, 0)); });
   return absl::OkStatus();
