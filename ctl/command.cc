@@ -7,6 +7,7 @@
 #include <iostream>
 #include <utility>
 
+#include "platform/config_file.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 
@@ -43,15 +44,41 @@ bool Ask(const std::string& question) {
   return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
 }
 
+// The command whose own commands the user has to choose from.
+const CLI::App& Innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : Innermost(*chosen.front());
+}
+
+// "lockstepctl outbox: no command 'pendin'; there are: create, drop"
+std::string ExplainMissingCommand(const CLI::App& app) {
+  const CLI::App& group = Innermost(app);
+  std::vector<std::string> names;
+  for (const CLI::App* command : group.get_subcommands({})) names.push_back(command->get_name());
+  const std::string where =
+      &group == &app ? app.get_name() : app.get_name() + " " + group.get_name();
+  for (const std::string& word : app.remaining(true)) {
+    if (word.starts_with('-')) continue;
+    return fmt::format("{}: no command '{}'; there are: {}", where, word, fmt::join(names, ", "));
+  }
+  return fmt::format("{}: name a command: {}", where, fmt::join(names, ", "));
+}
+
 }  // namespace
 
+absl::StatusOr<std::string> Context::Database() const {
+  if (!database.empty() || config.empty()) return database;
+  return ReadTopKey(config, "database");
+}
+
 absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect() const {
-  if (database.empty()) {
-    return InvalidArgument(
-        "no database is named: give --database postgresql://… or set LOCKSTEP_DATABASE");
-  }
   postgres::ConnectionOptions options;
-  options.url = database;
+  ASSIGN_OR_RETURN(options.url, Database());
+  if (options.url.empty()) {
+    return InvalidArgument(
+        "no database is named: give --database postgresql://…, set LOCKSTEP_DATABASE, or name a "
+        "file that has `database:` with --config");
+  }
   options.application_name = "lockstepctl";
   return postgres::Connection::Open(options);
 }
@@ -65,7 +92,10 @@ void Context::Answer(const nlohmann::ordered_json& object,
   }
 }
 
-bool Context::IsLocal() const { return UrlIsLocal(database); }
+bool Context::IsLocal() const {
+  const auto url = Database();
+  return url.ok() && UrlIsLocal(*url);
+}
 
 bool Context::Confirm(const std::string& what) const {
   std::cerr << what << "\n";
@@ -76,6 +106,26 @@ bool Context::Confirm(const std::string& what) const {
   }
   if (!Ask("Go on?")) return false;
   return IsLocal() || Ask("This database is not on this machine. Really go on?");
+}
+
+int ParseAndRun(CLI::App& app, std::vector<std::string> arguments) {
+  constexpr int kWrongCommandLine = 2;
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::RuntimeError& error) {  // a command failed, and has said why
+    return error.get_exit_code();
+  } catch (const CLI::RequiredError& error) {
+    const CLI::App& group = Innermost(app);
+    if (group.get_require_subcommand_min() == 0 || !group.get_subcommands().empty()) {
+      app.exit(error);  // something else is missing
+    } else {
+      fmt::print(stderr, "{}\n", ExplainMissingCommand(app));
+    }
+    return kWrongCommandLine;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongCommandLine;  // 0: --help and --version
+  }
+  return 0;
 }
 
 void On(CLI::App* command, Context& context, Run run) {

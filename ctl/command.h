@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,9 +19,12 @@ namespace lockstep::ctl {
 // What every command of lockstepctl has in common: where the database is, and how to answer.
 struct Context {
   std::string database;  // --database, LOCKSTEP_DATABASE
-  std::string config;    // --config: a publisher's or runner's file, for commands that need it
+  std::string config;    // --config: a publisher's or runner's file
   bool json = false;     // --json
   bool yes = false;      // --yes: don't ask
+
+  // The database's address: --database, else what the --config file says; empty when neither does.
+  absl::StatusOr<std::string> Database() const;
 
   absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect() const;
 
@@ -34,6 +38,11 @@ struct Context {
   // --yes the answer is no, with a sentence that says so.
   bool Confirm(const std::string& what) const;
 };
+
+// Reads the command line and runs the command it names; the program's exit status: 0, 1 when the
+// command failed, 2 when the command line is wrong. `arguments` are in reverse, as CLI11 wants
+// them.
+int ParseAndRun(CLI::App& app, std::vector<std::string> arguments);
 
 // A command's body; its status ends the program (0, or 1 with the message on stderr).
 using Run = std::function<absl::Status(const Context&)>;

@@ -1,12 +1,10 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
-#include <cstdlib>
 
 #include "ctl/command.h"
+#include "ctl/group_context.h"
 #include "offsets/postgres_offset_provider.h"
-#include "platform/config.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
@@ -35,49 +33,37 @@ struct Options {
   std::string reason;
 };
 
-// What the commands work on: the database, the group, and what is known of it from a file.
+// What the commands work on: the runner's state, and the group's declaration where a file has it.
 struct Desk {
-  std::unique_ptr<postgres::Connection> connection;
-  Context context;  // with the database that the file names, where no flag does
-  std::string schema;
+  RunnerContext runner;
   std::string group;
-  runner::RunnerOptions config;
   const runner::ConfiguredGroup* configured = nullptr;  // null without --config
 
-  runner::DeadLetterDesk desk() const {
-    return {offsets::StateSchema(schema), ConsumerGroup(group)};
-  }
+  postgres::Connection& connection() const { return *runner.connection; }
+  runner::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
 };
 
-std::string Operator() {
-  const char* const user = std::getenv("USER");
-  return fmt::format("{} (lockstepctl)", user != nullptr ? user : std::to_string(getuid()));
-}
+constexpr std::string_view kHasGroup =
+    "SELECT EXISTS (SELECT FROM {state}.consumer_groups WHERE group_name = $1)";
 
-absl::StatusOr<Desk> Open(Context context, const Options& options) {
+std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
+
+absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
   Desk desk;
-  desk.schema = options.schema;
+  ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, options.schema));
+  const auto& groups = desk.runner.options.groups;
   desk.group = options.group;
-  if (!context.config.empty()) {
-    RETURN_IF_ERROR(Config::Read({.file = context.config},
-                                 [&](ConfigSection& config) { Bind(config, desk.config); }));
-    if (desk.schema.empty()) desk.schema = desk.config.state_schema;
-    if (context.database.empty()) context.database = desk.config.database;
-    const auto& groups = desk.config.groups;
-    if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
-    for (const auto& group : groups) {
-      if (group.options.name == desk.group) desk.configured = &group;
-    }
-  }
-  if (desk.schema.empty()) {
-    return InvalidArgument(
-        "name the service's state schema with --schema, or its file with --config");
-  }
+  if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
   if (desk.group.empty()) return InvalidArgument("name the consumer group with --group");
-  ASSIGN_OR_RETURN(desk.connection, context.Connect());
-  desk.context = std::move(context);
-  RETURN_IF_ERROR(offsets::StateSchema(desk.schema).Check(*desk.connection));
-  return desk;
+  for (const runner::ConfiguredGroup& group : groups) {
+    if (group.options.name == desk.group) desk.configured = &group;
+  }
+  if (desk.configured != nullptr) return desk;
+  ASSIGN_OR_RETURN(const auto has, desk.connection().Execute(desk.runner.schema().Sql(kHasGroup),
+                                                             postgres::Params().Add(desk.group)));
+  if (has.Bool(0, 0)) return desk;
+  return NotFound("there is no group '{}' in schema '{}'", desk.group,
+                  desk.runner.options.state_schema);
 }
 
 nlohmann::ordered_json ToJson(const DeadLetterRow& row) {
@@ -115,7 +101,7 @@ void PrintTable(const std::vector<DeadLetterRow>& rows, std::FILE* to) {
 absl::Status List(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const auto rows,
-                   desk.desk().List(*desk.connection, options.filter, options.limit));
+                   desk.desk().List(desk.connection(), options.filter, options.limit));
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const DeadLetterRow& row : rows) list.push_back(ToJson(row));
   context.Answer(list, [&] {
@@ -150,7 +136,7 @@ nlohmann::ordered_json Payload(const Desk& desk, const DeadLetterRow& row,
 absl::Status Show(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const DeadLetterRow row,
-                   desk.desk().Show(*desk.connection, options.id, options.payload));
+                   desk.desk().Show(desk.connection(), options.id, options.payload));
   nlohmann::ordered_json json = ToJson(row);
   json["attributes"] = nlohmann::ordered_json::parse(row.attributes, nullptr, false);
   if (options.payload) {
@@ -177,7 +163,7 @@ absl::StatusOr<std::vector<DeadLetterRow>> Select(const Desk& desk, const Option
   }
   DeadLetterFilter filter = options.filter;
   filter.state = state;
-  ASSIGN_OR_RETURN(auto rows, desk.desk().List(*desk.connection, filter, kMost));
+  ASSIGN_OR_RETURN(auto rows, desk.desk().List(desk.connection(), filter, kMost));
   if (rows.empty()) return NotFound("group '{}' has no such dead letter", desk.group);
   return rows;
 }
@@ -193,7 +179,7 @@ class Silence : public runner::BatchObserver {
 class Resolver {
  public:
   Resolver(const Desk& desk, const std::string& database)
-      : schema_(desk.schema),
+      : schema_(desk.runner.schema()),
         group_(desk.group),
         offsets_(schema_),
         epochs_(schema_, group_),
@@ -239,12 +225,13 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
   }
   ASSIGN_OR_RETURN(const auto rows, Select(desk, options, "dead"));
   PrintTable(rows, stderr);
-  if (!desk.context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
-                                        replay ? "Replays" : "Discards for good", rows.size(),
-                                        desk.group))) {
+  if (!context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
+                                   replay ? "Replays" : "Discards for good", rows.size(),
+                                   desk.group))) {
     return absl::CancelledError("nothing was changed");
   }
-  Resolver resolver(desk, desk.context.database);
+  ASSIGN_OR_RETURN(const std::string database, context.Database());
+  Resolver resolver(desk, database);
   nlohmann::ordered_json done = nlohmann::ordered_json::array();
   nlohmann::ordered_json failed = nlohmann::ordered_json::array();
   for (const DeadLetterRow& row : rows) {
@@ -272,16 +259,16 @@ absl::Status Quarantine(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto rows,
                    Select(desk, options, options.release ? "quarantined" : "dead"));
   PrintTable(rows, stderr);
-  if (!desk.context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
-                                        options.release ? "Takes out of quarantine" : "Quarantines",
-                                        rows.size(), desk.group))) {
+  if (!context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
+                                   options.release ? "Takes out of quarantine" : "Quarantines",
+                                   rows.size(), desk.group))) {
     return absl::CancelledError("nothing was changed");
   }
   std::vector<int64_t> ids;
   for (const DeadLetterRow& row : rows) ids.push_back(row.id);
   ASSIGN_OR_RETURN(
       const int64_t moved,
-      desk.desk().Quarantine(*desk.connection, ids, !options.release, Operator(), options.reason));
+      desk.desk().Quarantine(desk.connection(), ids, !options.release, Operator(), options.reason));
   context.Answer({{"changed", moved}}, [&] { fmt::print("changed: {}\n", moved); });
   return absl::OkStatus();
 }

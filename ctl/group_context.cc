@@ -33,9 +33,7 @@ absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::stri
   }
   if (!schema.empty()) runner.options.state_schema = schema;
   RETURN_IF_ERROR(runner::CheckStateSchema(runner.options.state_schema));
-  Context where = context;
-  if (where.database.empty()) where.database = runner.options.database;
-  ASSIGN_OR_RETURN(runner.connection, where.Connect());
+  ASSIGN_OR_RETURN(runner.connection, context.Connect());
   RETURN_IF_ERROR(runner.schema().Check(*runner.connection));
   return runner;
 }

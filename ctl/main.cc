@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
   app.fallthrough();  // --json and friends may stand behind the subcommand
 
   Context context;
-  app.add_option("--database", context.database, "Postgres, as postgresql://user@host/database")
+  app.add_option("--database", context.database,
+                 "Postgres, as postgresql://user@host/database; without it, the file's of --config")
       ->envname("LOCKSTEP_DATABASE");
   app.add_option("--config", context.config, "a publisher's or runner's configuration file");
   app.add_flag("--json", context.json, "answer in JSON");
@@ -39,10 +40,5 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(std::make_reverse_iterator(argv + argc),
                                      std::make_reverse_iterator(argv + 1));
   lockstep::HidePasswords(argc, argv);
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return 0;
+  return ParseAndRun(app, std::move(arguments));
 }

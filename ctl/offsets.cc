@@ -175,9 +175,7 @@ absl::Status Reset(const Context& context, const Options& options) {
     context.Answer(answer, [] { fmt::print("Nothing was changed. Repeat with --execute.\n"); });
     return absl::OkStatus();
   }
-  Context where = context;
-  if (where.database.empty()) where.database = runner.options.database;
-  if (!where.IsLocal() && !where.Confirm("This moves a group of a database elsewhere.")) {
+  if (!context.IsLocal() && !context.Confirm("This moves a group of a database elsewhere.")) {
     return absl::CancelledError("nothing was changed");
   }
   offsets::ResetRequest request{.seek = plan.seek,

@@ -74,9 +74,9 @@ absl::Status Report(const Context& context, const Options& options,
 
 absl::Status Check(const Context& context, const Options& options) {
   const auto plan = Load(options);
-  const bool with_database = !context.database.empty();
   if (!plan.ok()) return Report(context, options, Mistakes(plan.status()), false);
-  if (!with_database) return Report(context, options, {}, false);
+  ASSIGN_OR_RETURN(const std::string database, context.Database());
+  if (database.empty()) return Report(context, options, {}, false);
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(auto found, projections::FindMismatches(*plan, *connection));
   if (options.state_schema.empty()) {
@@ -156,7 +156,8 @@ absl::Status Explain(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto events, projections::ReadEventFile(options.event_file));
   std::unique_ptr<postgres::Connection> connection;
   std::optional<projections::GuardPreview> guards;
-  if (!context.database.empty()) {
+  ASSIGN_OR_RETURN(const std::string database, context.Database());
+  if (!database.empty()) {
     ASSIGN_OR_RETURN(connection, ReadOnly(context));
     ASSIGN_OR_RETURN(auto opened, projections::GuardPreview::Open(projector.plan(), *connection));
     guards = std::move(opened);
@@ -226,11 +227,11 @@ void AddProjection(CLI::App& app, Context& context) {
     On(command, context, [options, run](const Context& c) { return run(c, *options); });
     return command;
   };
-  add("check", "compare the file with its descriptors and, given --database, with the live tables",
+  add("check", "compare the file with its descriptors and, given a database, with the live tables",
       Check);
   add("ddl", "print the CREATE TABLE of every projection", Ddl);
   add("explain",
-      "print what an event would write and, given --database, what the version guard would say; "
+      "print what an event would write and, given a database, what the version guard would say; "
       "writes nothing",
       Explain)
       ->add_option("event", options->event_file, "a JSON file with the event, or a list of them")

@@ -102,8 +102,9 @@ class Session {
                      pubsub::MakeTransport(session->runner_.options.pubsub.transport));
     const std::string schema = session->runner_.options.state_schema;
     const std::string file = group->declaration->file;
+    ASSIGN_OR_RETURN(const std::string database, context.Database());
     runner::Rebuild::Parts parts{
-        .database = context.database.empty() ? session->runner_.options.database : context.database,
+        .database = database,
         .state_schema = schema,
         .instance = fmt::format("lockstepctl-{}", getpid()),
         .transport = *session->transport_,
@@ -213,9 +214,7 @@ absl::Status Start(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(request.keep_old, ParseDuration(options.keep_old));
   ASSIGN_OR_RETURN(const auto plan, session->rebuild().Plan(request));
   PrintPlan(options.group, plan);
-  Context where = context;
-  if (where.database.empty()) where.database = session->options().database;
-  if (!where.Confirm("This fills new tables beside the live ones and swaps them.")) {
+  if (!context.Confirm("This fills new tables beside the live ones and swaps them.")) {
     return absl::CancelledError("nothing was changed");
   }
   RETURN_IF_ERROR(session->rebuild().Begin(plan));
@@ -251,9 +250,7 @@ absl::Status End(const Context& context, const Options& options, const std::stri
                  const std::function<absl::Status(runner::Rebuild&)>& end) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
   RETURN_IF_ERROR(may(session->rebuild()));
-  Context where = context;
-  if (where.database.empty()) where.database = session->options().database;
-  if (!where.Confirm(question)) return absl::CancelledError("nothing was changed");
+  if (!context.Confirm(question)) return absl::CancelledError("nothing was changed");
   RETURN_IF_ERROR(end(session->rebuild()));
   context.Answer({{"group", options.group}, {"done", done}}, [&] { fmt::print("{}\n", done); });
   return absl::OkStatus();
@@ -273,11 +270,8 @@ void AddRebuild(CLI::App& app, Context& context) {
       ->add_option("--keep-old", options->keep_old,
                    "how long the old tables stay after the swap, for a rollback")
       ->capture_default_str();
-  rebuild->add_option("--reason", options->reason, "why; goes into the audit");
   rebuild->add_flag("--accept-missing", options->accept_missing,
                     "although the history does not reach back as far as the live tables");
-  rebuild->add_flag("--accept-differences", options->accept_differences,
-                    "swap although the new tables differ from the live ones");
   On(rebuild, context, [options, rebuild](const Context& c) {
     return rebuild->get_subcommands().empty() ? Start(c, *options) : absl::OkStatus();
   });
@@ -290,25 +284,35 @@ void AddRebuild(CLI::App& app, Context& context) {
   add("status", "how it stands, and how to go on", [options](const Context& c) {
     return Status(c, *options);
   })->add_option("--schema", options->schema, "the state schema, where no --config says it");
-  add("resume", "go on with one that was interrupted",
-      [options](const Context& c) { return Resume(c, *options); });
+  const auto add_reason = [&](CLI::App* command) {
+    command->add_option("--reason", options->reason, "why; goes into the audit");
+  };
+  const auto add_accept_differences = [&](CLI::App* command) {
+    command->add_flag("--accept-differences", options->accept_differences,
+                      "swap although the new tables differ from the live ones");
+  };
+  add_reason(rebuild);
+  add_accept_differences(rebuild);
+  add_accept_differences(add("resume", "go on with one that was interrupted",
+                             [options](const Context& c) { return Resume(c, *options); }));
   add("abort", "undo one that has not swapped yet", [options](const Context& c) {
     return End(
         c, *options, "This drops the new tables and their subscription.",
         "Undone: nothing is left of the rebuild.", [](runner::Rebuild& r) { return r.MayAbort(); },
         [](runner::Rebuild& r) { return r.Abort(); });
   });
-  add("rollback", "back to the old tables, which catch up; the new ones go",
-      [options](const Context& c) {
-        if (options->reason.empty()) {
-          return InvalidArgument("say why with --reason: it goes into the audit");
-        }
-        return End(
-            c, *options, "This puts the old tables back in place and drops the new ones.",
-            "Rolled back: the runners go on with the old tables and catch up.",
-            [](runner::Rebuild& r) { return r.MayRollback(); },
-            [&](runner::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
-      });
+  add_reason(
+      add("rollback", "back to the old tables, which catch up; the new ones go",
+          [options](const Context& c) {
+            if (options->reason.empty()) {
+              return InvalidArgument("say why with --reason: it goes into the audit");
+            }
+            return End(
+                c, *options, "This puts the old tables back in place and drops the new ones.",
+                "Rolled back: the runners go on with the old tables and catch up.",
+                [](runner::Rebuild& r) { return r.MayRollback(); },
+                [&](runner::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
+          }));
   add("finish", "remove the old tables and their subscription for good",
       [options](const Context& c) {
         return End(
