@@ -88,7 +88,7 @@ absl::Status Run(const Options& options, lockstep::Signals& signals,
   if (options.publisher.http.enabled && !options.once) {
     RETURN_IF_ERROR(http.Start());
     RETURN_IF_ERROR(reporter.Start());
-    lockstep::log::Info("http endpoint", {{"url", http.url()}});
+    lockstep::log::Info("listening", {{"url", http.url()}});
   }
   signals.OnReload([&] { Reload(read, running, service, reporter); });
   lockstep::log::Info("publisher started", {{"tables", options.publisher.tables.size()},

@@ -137,10 +137,12 @@ absl::Status PublisherConfig::Validate() const {
     return InvalidArgument("relay.session_timeout must be at least twice relay.ping_interval");
   }
   if (topic_style == TopicStyle::kVersioned) {
-    for (const auto& [logical, target] : topics) {
-      if (!IsVersionedTopic(logical)) {
+    std::vector<std::string> logical_topics = heartbeat.topics;
+    for (const auto& [logical, target] : topics) logical_topics.push_back(logical);
+    for (const std::string& topic : logical_topics) {
+      if (!IsVersionedTopic(topic)) {
         return InvalidArgument("topic {} is not <module>.<aggregate>.<event>.vN (topic_style)",
-                               logical);
+                               topic);
       }
     }
   }

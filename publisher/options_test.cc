@@ -123,6 +123,8 @@ TEST_F(OptionsTest, SaysWhatIsWrong) {
   EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("names a.b twice"));
   ASSERT_TRUE(Read("database: x\ntopic_style: versioned\ntopics: {events: x}").ok());
   EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("vN"));
+  ASSERT_TRUE(Read("database: x\ntopic_style: versioned\nheartbeat: {topics: [beat]}").ok());
+  EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("topic beat is not <module>"));
   ASSERT_TRUE(Read("relay: {tables: [a.b]}").ok());
   EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("LOCKSTEP_DATABASE"));
 }

@@ -137,14 +137,14 @@ void Pair::StartPublisher() {
       std::make_unique<Process>(std::vector<std::string>{Bin("lockstep-publisher"), "--config",
                                                          directory + "/publisher.yaml"},
                                 directory + "/publisher.log", environment_);
-  publisher_url = AwaitLine(*publisher, "url=");
+  publisher_url = AwaitLine(*publisher, "msg=listening url=");
 }
 
 void Pair::StartRunner() {
   runner = std::make_unique<Process>(
       std::vector<std::string>{Bin("lockstep-runner"), "--config", directory + "/runner.yaml"},
       directory + "/runner.log", environment_);
-  runner_url = AwaitLine(*runner, "url=");
+  runner_url = AwaitLine(*runner, "msg=listening url=");
 }
 
 std::unique_ptr<Process> Pair::Start(std::vector<std::string> command,
