@@ -167,9 +167,9 @@ TEST_F(ConfigTest, CallsAnItemByItsFileWithoutFolderAndEnding) {
     });
   };
   flags_["groups.catalog.lanes"] = "7";
-  for (const char* yaml :
-       {"groups: [{file: catalog.yaml}]", "groups: [{file: conf/catalog.yml}]",
-        "groups: [/etc/catalog.yaml]", "groups: [{file: x.yaml, name: catalog}]"}) {
+  for (const char* yaml : {"groups: [{file: catalog.yaml}]", "groups: [{file: conf/catalog.yml}]",
+                           "groups: [/etc/catalog.yaml]", "groups: [conf/catalog]",
+                           "groups: [{file: x.yaml, name: catalog}]"}) {
     const absl::Status done = read(yaml);
     EXPECT_TRUE(done.ok()) << yaml << ": " << done;
     EXPECT_EQ(lanes, 7) << yaml;

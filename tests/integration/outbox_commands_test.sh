@@ -7,7 +7,7 @@ database=outbox_commands_$$
 out=$(mktemp)
 cleanup() {
   psql -q -d "$LOCKSTEP_TEST_PG" -c "DROP DATABASE IF EXISTS $database WITH (FORCE)" >/dev/null || true
-  rm -f "$out"
+  rm -f "$out" "$out.yaml"
 }
 trap cleanup EXIT
 psql -q -d "$LOCKSTEP_TEST_PG" -c "CREATE DATABASE $database"
@@ -44,17 +44,20 @@ refuses 'no such rows' "$ctl" outbox replay shop.outbox --key a --yes
 # On a terminal it asks; a database that is not on this machine asks twice.
 if command -v script >/dev/null; then
   far=${LOCKSTEP_DATABASE/127.0.0.1/db.example.com}?hostaddr=127.0.0.1
-  asked() { # DATABASE ANSWER…: how many rows are dead after a replay that is answered so
-    local database=$1; shift
+  asked() { # OPTION ANSWER…: how many rows are dead after a replay that is answered so
+    local option=$1; shift
     sql "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id = 'a' AND version = 1"
-    printf '%s\n' "$@" | script -qec "$ctl --database '$database' outbox replay shop.outbox --key a" /dev/null >"$out" 2>&1 || true
+    printf '%s\n' "$@" | script -qec "env -u LOCKSTEP_DATABASE $ctl $option outbox replay shop.outbox --key a" /dev/null >"$out" 2>&1 || true
     sql "SELECT count(*) FROM shop.outbox WHERE dead_at IS NOT NULL"
   }
-  [ "$(asked "$LOCKSTEP_DATABASE" n)" = 1 ] || { echo "FAILED: a no was taken for a yes"; cat "$out"; exit 1; }
-  [ "$(asked "$LOCKSTEP_DATABASE" y)" = 0 ] || { echo "FAILED: a yes was not enough"; cat "$out"; exit 1; }
-  [ "$(asked "$far" y n)" = 1 ] || { echo "FAILED: a database that is far asked once"; cat "$out"; exit 1; }
+  [ "$(asked "--database '$LOCKSTEP_DATABASE'" n)" = 1 ] || { echo "FAILED: a no was taken for a yes"; cat "$out"; exit 1; }
+  [ "$(asked "--database '$LOCKSTEP_DATABASE'" y)" = 0 ] || { echo "FAILED: a yes was not enough"; cat "$out"; exit 1; }
+  [ "$(asked "--database '$far'" y n)" = 1 ] || { echo "FAILED: a database that is far asked once"; cat "$out"; exit 1; }
   grep -q 'not on this machine' "$out" || { echo "FAILED: it does not say why it asks twice"; cat "$out"; exit 1; }
-  [ "$(asked "$far" y y)" = 0 ] || { echo "FAILED: two yeses were not enough"; cat "$out"; exit 1; }
+  [ "$(asked "--database '$far'" y y)" = 0 ] || { echo "FAILED: two yeses were not enough"; cat "$out"; exit 1; }
+  echo "database: $far" >"$out.yaml"
+  [ "$(asked "--config '$out.yaml'" y n)" = 1 ] || { echo "FAILED: one in a file that is far asked once"; cat "$out"; exit 1; }
+  grep -q 'not on this machine' "$out" || { echo "FAILED: it does not ask twice for the file's"; cat "$out"; exit 1; }
   sql "DELETE FROM lockstep.outbox_audit WHERE id > 1"
 fi
 refuses 'say why with --note' "$ctl" outbox quarantine shop.outbox --key b --yes
