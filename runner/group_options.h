@@ -33,7 +33,7 @@ struct GroupOptions {
   int streams = 1;
   Millis ack_deadline{60'000};
   Millis max_extension{60 * 60'000};
-  Millis linger{0};  // how long a batch waits for more; 0 = not at all
+  Millis linger{0};  // how long a batch waits for more; at 0 only with full hands (ADR 10)
 
   int max_attempts = 5;     // failed transactions before a message is dead
   int transient_tries = 5;  // of a batch on passing faults, before it is suspected itself
