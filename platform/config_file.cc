@@ -9,7 +9,7 @@ absl::StatusOr<std::string> ReadTopKey(const std::string& file, const std::strin
   ASSIGN_OR_RETURN(const YAML::Node root, config_internal::LoadFile(file));
   const YAML::Node value = config_internal::Child(root, key);
   if (!value.IsDefined()) return std::string();
-  const auto text = config_internal::Flatten(value);
+  auto text = config_internal::Flatten(value);
   if (!text.ok()) return InvalidArgument("{}: {}: {}", file, key, MessageOf(text.status()));
   return text;
 }

@@ -96,6 +96,7 @@ std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view sho
 
 std::string NearestKey(const std::string& key, const std::set<std::string>& known) {
   std::vector<std::string> candidates;
+  candidates.reserve(known.size());
   for (const std::string& path : known) {
     candidates.push_back(path.ends_with(".*") ? path.substr(0, path.size() - 2) : path);
   }
