@@ -43,9 +43,6 @@ struct Desk {
   runner::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
 };
 
-constexpr std::string_view kHasGroup =
-    "SELECT EXISTS (SELECT FROM {state}.consumer_groups WHERE group_name = $1)";
-
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
 
 absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
@@ -59,9 +56,10 @@ absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
     if (group.options.name == desk.group) desk.configured = &group;
   }
   if (desk.configured != nullptr) return desk;
-  ASSIGN_OR_RETURN(const auto has, desk.connection().Execute(desk.runner.schema().Sql(kHasGroup),
-                                                             postgres::Params().Add(desk.group)));
-  if (has.Bool(0, 0)) return desk;
+  const auto known =
+      offsets::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection());
+  if (known.ok()) return desk;
+  if (!absl::IsNotFound(known.status())) return known.status();
   return NotFound("there is no group '{}' in schema '{}'", desk.group,
                   desk.runner.options.state_schema);
 }

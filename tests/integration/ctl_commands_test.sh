@@ -71,6 +71,7 @@ ends 1 "lockstepctl: --event: 'nonsense' is not an event id \(a UUID\)" \
 # A group that nobody knows; and who it was.
 "$ctl" --database "$url" migrate up --set state --schema feed_state >/dev/null
 sql "INSERT INTO feed_state.consumer_groups (group_name) VALUES ('feed');
+     INSERT INTO feed_state.slots (group_name, slot, generation, subscription) VALUES ('feed', 1, 1, 's');
      INSERT INTO feed_state.dead_letters (group_name, generation, message_id, ordering_key, publish_time, attributes, payload,
        code, reason, blocks) VALUES ('feed', 1, 'm1', '', now(), '{}', '', 'EVENT.MAPPING_FAILED', 'odd', false)"
 letters=("$ctl" --database "$url" dead-letters)
