@@ -1,6 +1,7 @@
 // scripts/bench latency (needs: postgres): from the source's commit to the visible row, end to end:
 // outbox, publisher, emulator, runner, read model; at a steady rate, in units of a bare commit at
-// the same rate.
+// the same rate. Both are measured in turn, round by round, for a shared machine's disk is not the
+// same from one minute to the next.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -12,10 +13,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -62,6 +65,7 @@ struct Options {
   int rate = 200;
   int seconds = 20;
   int warmup = 3;
+  int rounds = 10;
   bool json = false;
 };
 
@@ -106,16 +110,6 @@ std::unique_ptr<postgres::Connection> Connect(const std::string& url) {
   return *std::move(connection);
 }
 
-// Calls `work` at a steady rate, whatever a call takes.
-template <typename Work>
-void AtRate(int rate, int count, const Work& work) {
-  const auto start = Steady::now();
-  for (int i = 0; i < count; ++i) {
-    std::this_thread::sleep_until(start + std::chrono::nanoseconds(1'000'000'000LL * i / rate));
-    work(i);
-  }
-}
-
 struct Percentiles {
   double p50 = 0, p99 = 0;
 };
@@ -125,20 +119,40 @@ Percentiles Of(std::vector<double> values) {
   return {values[values.size() / 2], values[values.size() * 99 / 100]};
 }
 
-Percentiles BareCommit(const Options& options) {
-  const auto connection = Connect(options.database);
-  constexpr postgres::Statement kInsert{"bare", "INSERT INTO bench.bare VALUES ($1)"};
-  std::vector<double> times;
-  AtRate(options.rate, options.rate * options.seconds / 2, [&](int i) {
+// Commits transactions of one statement at a steady rate, whatever one takes.
+class Committer {
+ public:
+  Committer(const Options& options, std::string_view statement)
+      : connection_(Connect(options.database)),
+        rate_(options.rate),
+        statement_{.name = "commit", .sql = statement} {}
+
+  // Answers when each began and when it had committed.
+  struct Times {
+    Steady::time_point began, committed;
+  };
+  template <typename Parameters>
+  std::vector<Times> Run(int first, int count, const Parameters& parameters) {
+    std::vector<Times> times;
     const auto start = Steady::now();
-    auto transaction = connection->Begin();
-    Check("a bare commit", transaction.status());
-    Check("a bare commit", transaction->Execute(kInsert, postgres::Params().Add(i)).status());
-    Check("a bare commit", transaction->Commit());
-    times.push_back(Ms(Steady::now() - start).count());
-  });
-  return Of(std::move(times));
-}
+    for (int i = 0; i < count; ++i) {
+      std::this_thread::sleep_until(start + std::chrono::nanoseconds(1'000'000'000LL * i / rate_));
+      const postgres::Params params = parameters(first + i);
+      const auto began = Steady::now();
+      auto transaction = connection_->Begin();
+      Check("BEGIN", transaction.status());
+      Check("a statement", transaction->Execute(statement_, params).status());
+      Check("COMMIT", transaction->Commit());
+      times.push_back({began, Steady::now()});
+    }
+    return times;
+  }
+
+ private:
+  std::unique_ptr<postgres::Connection> connection_;
+  int rate_;
+  postgres::Statement statement_;
+};
 
 // Hears which rows have become visible, and when.
 class Watcher {
@@ -147,14 +161,14 @@ class Watcher {
     Check("LISTEN", connection_->Listen("seen"));
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
-  std::unordered_map<std::string, Steady::time_point> Take() {
-    thread_.request_stop();
-    thread_.join();
-    return std::move(seen_);
-  }
-  size_t count() {
-    std::scoped_lock lock(mu_);
-    return seen_.size();
+  using Seen = std::unordered_map<std::string, Steady::time_point>;
+  // All that was seen, once it is `count`; nothing if that takes longer than half a minute.
+  std::optional<Seen> Await(size_t count) {
+    std::unique_lock lock(mu_);
+    if (!more_.wait_for(lock, std::chrono::seconds(30), [&] { return seen_.size() >= count; })) {
+      return std::nullopt;
+    }
+    return seen_;
   }
 
  private:
@@ -167,35 +181,18 @@ class Watcher {
       const auto now = Steady::now();
       std::scoped_lock lock(mu_);
       for (const auto& one : *told) seen_.emplace(one.payload, now);
+      more_.notify_one();
     }
   }
 
   std::unique_ptr<postgres::Connection> connection_;
   std::mutex mu_;
-  std::unordered_map<std::string, Steady::time_point> seen_;
+  std::condition_variable more_;
+  Seen seen_;
   std::jthread thread_;
 };
 
 std::string Id(int number) { return fmt::format("00000000-0000-4000-8000-{:012}", number); }
-
-std::vector<Steady::time_point> Enqueue(const Options& options, int count) {
-  const auto connection = Connect(options.database);
-  constexpr postgres::Statement kEnqueue{"enqueue",
-                                         "SELECT lockstep.enqueue('src.video_outbox', "
-                                         "'bench.video.changed.v1', 'video', $1, 'Created', "
-                                         "1, $2, content_type => 'application/json')"};
-  std::vector<Steady::time_point> committed;
-  AtRate(options.rate, count, [&](int i) {
-    auto transaction = connection->Begin();
-    Check("enqueue", transaction.status());
-    const std::string payload = fmt::format(R"({{"video_id":"{}","title":"t"}})", Id(i));
-    Check("enqueue",
-          transaction->Execute(kEnqueue, postgres::Params().Add(Id(i)).AddBytea(payload)).status());
-    Check("enqueue", transaction->Commit());
-    committed.push_back(Steady::now());
-  });
-  return committed;
-}
 
 void Ctl(const Options& options, const std::string& arguments) {
   const std::string command = fmt::format("'{}/lockstepctl' --yes --database '{}' {} >/dev/null",
@@ -203,60 +200,102 @@ void Ctl(const Options& options, const std::string& arguments) {
   if (std::system(command.c_str()) != 0) Die("lockstepctl", arguments);
 }
 
-Percentiles EndToEnd(const Options& options) {
-  const Child emulator({ProgramFolder() + "/lockstep-emulator", "--port", "0"});
-  if (emulator.address().empty()) Die("lockstep-emulator", "it did not start");
-  const auto transport = *pubsub::MakeTransport({.emulator_host = emulator.address()});
-  Check("the topic", transport->admin().CreateTopic({.name = kTopic}).status());
-  Check("the subscription",
-        transport->admin()
-            .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = true})
-            .status());
-  Ctl(options, "migrate up --set outbox");
-  Ctl(options, "outbox create src.video_outbox");
-  Ctl(options, "migrate up --set state --schema bench_state");
-  const auto folder =
-      std::filesystem::temp_directory_path() / fmt::format("lockstep-latency-{}", getpid());
-  std::filesystem::create_directories(folder);
-  const std::string dir = folder.string();
-  const std::string common =
-      fmt::format("database: {}\npubsub:\n  project: bench\n  emulator_host: {}\n",
-                  options.database, emulator.address());
-  std::ofstream(dir + "/feed.yaml") << kProjection;
-  std::ofstream(dir + "/publisher.yaml") << common
-                                         << "relay:\n  tables: [src.video_outbox]\ntopics:\n"
-                                            "  bench.video.changed.v1: bench.events\n";
-  std::ofstream(dir + "/runner.yaml")
-      << common << "state_schema: bench_state\ngroups:\n  - file: feed.yaml\n";
-  const int count = options.rate * (options.warmup + options.seconds);
-  std::vector<Steady::time_point> committed;
-  std::unordered_map<std::string, Steady::time_point> seen;
-  {
-    const Daemon publisher("lockstep-publisher", dir + "/publisher.yaml", dir + "/publisher.log");
-    const Daemon runner("lockstep-runner", dir + "/runner.yaml", dir + "/runner.log");
-    Watcher watcher(options.database);
-    committed = Enqueue(options, count);
-    const auto deadline = Steady::now() + std::chrono::seconds(30);
-    while (watcher.count() < committed.size() && Steady::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+// Outbox, emulator, publisher and runner.
+class Pipeline {
+ public:
+  explicit Pipeline(const Options& options)
+      : emulator_({ProgramFolder() + "/lockstep-emulator", "--port", "0"}),
+        folder_(std::filesystem::temp_directory_path() /
+                fmt::format("lockstep-latency-{}", getpid())) {
+    if (emulator_.address().empty()) Die("lockstep-emulator", "it did not start");
+    const auto transport = *pubsub::MakeTransport({.emulator_host = emulator_.address()});
+    Check("the topic", transport->admin().CreateTopic({.name = kTopic}).status());
+    Check("the subscription",
+          transport->admin()
+              .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = true})
+              .status());
+    Ctl(options, "migrate up --set outbox");
+    Ctl(options, "outbox create src.video_outbox");
+    Ctl(options, "migrate up --set state --schema bench_state");
+    std::filesystem::create_directories(folder_);
+    const std::string dir = folder_.string();
+    const std::string common =
+        fmt::format("database: {}\npubsub:\n  project: bench\n  emulator_host: {}\n",
+                    options.database, emulator_.address());
+    std::ofstream(dir + "/feed.yaml") << kProjection;
+    std::ofstream(dir + "/publisher.yaml") << common
+                                           << "relay:\n  tables: [src.video_outbox]\ntopics:\n"
+                                              "  bench.video.changed.v1: bench.events\n";
+    std::ofstream(dir + "/runner.yaml")
+        << common << "state_schema: bench_state\ngroups:\n  - file: feed.yaml\n";
+    publisher_.emplace("lockstep-publisher", dir + "/publisher.yaml", dir + "/publisher.log");
+    runner_.emplace("lockstep-runner", dir + "/runner.yaml", dir + "/runner.log");
+  }
+  ~Pipeline() {
+    runner_.reset();
+    publisher_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  std::string folder() const { return folder_.string(); }
+
+ private:
+  const Child emulator_;
+  const std::filesystem::path folder_;
+  std::optional<Daemon> publisher_;
+  std::optional<Daemon> runner_;
+};
+
+struct Figures {
+  Percentiles bare, end_to_end;
+};
+
+Figures Measure(const Options& options) {
+  const Pipeline pipeline(options);
+  Watcher watcher(options.database);
+  Committer bare(options, "INSERT INTO bench.bare VALUES ($1)");
+  Committer source(options,
+                   "SELECT lockstep.enqueue('src.video_outbox', 'bench.video.changed.v1', 'video', "
+                   "$1, 'Created', 1, $2, content_type => 'application/json')");
+  const auto number = [](int i) { return postgres::Params().Add(i); };
+  const auto event = [](int i) {
+    return postgres::Params().Add(Id(i)).AddBytea(
+        fmt::format(R"({{"video_id":"{}","title":"t"}})", Id(i)));
+  };
+  int next = 0;
+  // Runs until all of it has been heard of; answers how long that took after each commit.
+  const auto heard = [&](int count) {
+    const int first = next;
+    next += count;
+    const auto times = source.Run(first, count, event);
+    const auto seen = watcher.Await(static_cast<size_t>(next));
+    if (!seen.has_value()) {
+      Die("not every row became visible, see the logs in", pipeline.folder());
     }
-    seen = watcher.Take();
+    std::vector<double> took;
+    for (int i = 0; i < count; ++i) {
+      took.push_back(std::max(0.0, Ms(seen->at(Id(first + i)) - times[i].committed).count()));
+    }
+    return took;
+  };
+  heard(options.rate * options.warmup);
+  const int events = options.rate * options.seconds / options.rounds;
+  std::vector<double> bare_times, times;
+  for (int round = 0; round < options.rounds; ++round) {
+    for (const auto& one : bare.Run(0, events / 2, number)) {
+      bare_times.push_back(Ms(one.committed - one.began).count());
+    }
+    const auto took = heard(events);
+    times.insert(times.end(), took.begin(), took.end());
   }
-  if (seen.size() < committed.size()) {
-    Die("not every row became visible, see the logs in", dir);
-  }
-  std::filesystem::remove_all(folder);
-  std::vector<double> times;
-  for (size_t i = static_cast<size_t>(options.rate * options.warmup); i < committed.size(); ++i) {
-    times.push_back(std::max(0.0, Ms(seen.at(Id(static_cast<int>(i))) - committed[i]).count()));
-  }
-  return Of(std::move(times));
+  return {Of(std::move(bare_times)), Of(std::move(times))};
 }
 
 int Main(const Options& options) {
   Check("tables", Connect(options.database)->Script(kTables));
-  const Percentiles bare = BareCommit(options);
-  const Percentiles end_to_end = EndToEnd(options);
+  const auto [bare, end_to_end] = Measure(options);
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json({{"rate", options.rate},
                                                {"bare_p50_ms", bare.p50},
@@ -287,7 +326,10 @@ int main(int argc, char** argv) {
       ->envname("LOCKSTEP_TEST_PG")
       ->required();
   app.add_option("--rate", options.rate, "events a second")->capture_default_str();
-  app.add_option("--seconds", options.seconds)->capture_default_str();
+  app.add_option("--seconds", options.seconds, "of events, in all")->capture_default_str();
+  app.add_option("--rounds", options.rounds, "of bare commits, then events")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   app.add_option("--warmup", options.warmup, "seconds that don't count")->capture_default_str();
   app.add_flag("--json", options.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);

@@ -53,8 +53,9 @@ void InParallel(const Work& work) {
   std::exit(1);
 }
 
-std::unique_ptr<postgres::Connection> Connect(const std::string& url) {
-  auto connection = postgres::Connection::Open({.url = url});
+std::unique_ptr<postgres::Connection> Connect(const std::string& url,
+                                              const std::string& settings = "") {
+  auto connection = postgres::Connection::Open({.url = url, .settings = settings});
   if (!connection.ok()) Die(connection.status());
   return *std::move(connection);
 }
@@ -126,7 +127,7 @@ double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) 
   const auto shares = Share(items, [](const runner::Inbound& item) { return item.ordering_key; });
   const auto start = Clock::now();
   InParallel([&](int lane) {
-    const auto connection = Connect(world.database());
+    const auto connection = Connect(world.database(), postgres::kPlannedOnce);
     auto epoch = under;
     const std::span<runner::Inbound* const> all(shares[lane]);
     for (size_t at = 0; at < all.size(); at += kBatch) {

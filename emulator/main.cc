@@ -7,6 +7,7 @@
 #include "emulator/server.h"
 #include "emulator/swinging_clock.h"
 #include "platform/config.h"
+#include "platform/mutex_checks.h"
 #include "platform/status.h"
 
 // Blocks SIGINT and SIGTERM in every thread of the process, so that main can wait for them.
@@ -20,6 +21,7 @@ static sigset_t BlockStopSignals() {
 }
 
 int main(int argc, char** argv) {
+  lockstep::LeaveMutexesUnchecked();
   lockstep::emulator::Options options;
   options.port = 8085;
   lockstep::Millis clock_swing{0};

@@ -70,11 +70,11 @@ std::string ConnectionString(const ConnectionOptions& options) {
 // timestamps readable by Result::Time.
 std::string SessionSettings(const ConnectionOptions& options) {
   return fmt::format(
-      "SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
+      "{}SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
       "SET synchronous_commit = on; "
       "SET statement_timeout = {}; SET lock_timeout = {}; "
       "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}",
-      options.statement_timeout.count(), options.lock_timeout.count(),
+      options.settings, options.statement_timeout.count(), options.lock_timeout.count(),
       options.idle_in_transaction_timeout.count(), options.idle_session_timeout.count());
 }
 

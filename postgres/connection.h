@@ -17,6 +17,13 @@
 
 namespace lockstep::postgres {
 
+// Session settings for few rows at a time, found by index, by the same statements again and again:
+// none is planned twice (for one row the planner costs more than the execution), and the one plan,
+// made when the tables may have been empty, holds when they are large.
+inline constexpr char kPlannedOnce[] =
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; "
+    "SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; ";
+
 struct ConnectionOptions {
   std::string url;  // libpq's URI or key=value form
   std::string application_name = "lockstep";
@@ -25,6 +32,7 @@ struct ConnectionOptions {
   Millis lock_timeout{0};            // 0 = none
   Millis idle_in_transaction_timeout{60'000};
   Millis idle_session_timeout{0};  // a session that its owner stops pinging is ended
+  std::string settings;            // further ones, as statements, each with its semicolon
 };
 
 // A statement that is prepared on first use on each connection. Made for constants:

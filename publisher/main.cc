@@ -8,6 +8,7 @@
 #include "platform/http_server.h"
 #include "platform/log.h"
 #include "platform/metrics.h"
+#include "platform/mutex_checks.h"
 #include "platform/reload.h"
 #include "platform/signals.h"
 #include "platform/status.h"
@@ -110,6 +111,7 @@ absl::Status Run(const Options& options, lockstep::Signals& signals,
 }  // namespace
 
 int main(int argc, char** argv) {
+  lockstep::LeaveMutexesUnchecked();
   lockstep::Signals signals;
   Options options;
   lockstep::CommandLine line;

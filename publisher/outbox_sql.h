@@ -4,31 +4,22 @@
 // and statement_timestamp() because an index condition can't be volatile.
 namespace lockstep::publisher::outbox_sql {
 
-// Lease and mark need not be durable: losing one costs a duplicate, never a loss.
-// Every statement below is driven by an index; the planner, which does not know how few rows are
-// pending, must not think otherwise, nor think again about each batch.
+// Beside postgres::kPlannedOnce. Lease and mark need not be durable: losing one costs a duplicate,
+// never a loss. Every statement below is driven by an index and its order; the planner, which does
+// not know how few rows are pending, must not think otherwise.
 inline constexpr char kSession[] =
-    "SET synchronous_commit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = "
-    "off; SET enable_bitmapscan = off; "
-    "SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
+    "SET synchronous_commit = off; SET enable_bitmapscan = off; SET enable_sort = off";
 
 inline constexpr char kFind[] =
     "SELECT o.outbox::oid::bigint, o.shards, lockstep.wake_channel(o.outbox) "
     "FROM lockstep.outboxes o WHERE o.outbox = to_regclass($1)";
 
-// $1 token, $2 owner, $3 lease in ms, $4 rows, $5 shards, $6 of how many, $7 and $8 the place after
-// which to look, $9 live tokens of this owner, $10 topics to leave alone, $11 dead rows block.
+// The claim, in both its forms: $1 token, $2 owner, $3 lease in ms, $4 rows, $5 shards, $6 of how
+// many, $7 and $8 the place after which to look, $9 live tokens of this owner, $10 topics to leave
+// alone, $11 dead rows block. {1} is kCandidate, {2} kEarlier, {3} kClaimedRow.
 //
-// Lock first, filter second: `candidate` locks; then `blocked` finds, per aggregate, the earliest
-// unpublished version that is neither in this claim nor in this owner's hands already. Candidates
-// above it are not taken, and pushed out of the way: behind a lease until it expires, behind a row
-// that is due to that row's place, behind one that waits, is dead or quarantined out of the order
-// for good ('infinity' = held) until the blocker's fate is known.
-//
-// Always answers the number of candidates, the last one's place and a moment a second ago, in its
-// first four columns.
-inline constexpr char kClaim[] = R"sql(
-WITH candidate AS MATERIALIZED (
+// Lock first, filter second: `candidate` locks; only then is looked for earlier versions.
+inline constexpr char kCandidate[] = R"sql(
   SELECT sequence, tenant_id, aggregate_type, aggregate_id, version, available_at, locked_at
   FROM {0}
   WHERE published_at IS NULL
@@ -40,8 +31,34 @@ WITH candidate AS MATERIALIZED (
     AND topic <> ALL ($10::text[])
   ORDER BY available_at, sequence
   LIMIT $4::int
-  FOR UPDATE SKIP LOCKED
-),
+  FOR UPDATE SKIP LOCKED)sql";
+
+// An unpublished version p of the aggregate of a, below its top, that is neither in this claim nor
+// in this owner's hands already.
+inline constexpr char kEarlier[] = R"sql(
+      p.published_at IS NULL
+      AND p.aggregate_id = a.aggregate_id AND p.version < a.top
+      AND p.aggregate_type = a.aggregate_type
+      AND p.tenant_id IS NOT DISTINCT FROM a.tenant_id
+      AND ($11::boolean OR p.dead_at IS NULL)
+      AND (p.lock_token IS NULL OR p.lock_token <> ALL ($9::uuid[]))
+      AND p.sequence <> ALL (a.sequences))sql";
+
+inline constexpr char kClaimedRow[] = R"sql(
+       c.sequence, c.event_id, c.tenant_id, c.topic, c.aggregate_type, c.aggregate_id, c.event_type, c.version,
+       c.schema_version, c.payload, c.content_type, c.attributes, c.traceparent, c.tracestate,
+       to_char(c.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), c.created_at, c.attempts,
+       lockstep.shard_of(c.aggregate_id, $6::int))sql";
+
+// For any number of rows: `blocked` finds the earliest such version once per aggregate. Candidates
+// above it are not taken, and pushed out of the way: behind a lease until it expires, behind a row
+// that is due to that row's place, behind one that waits, is dead or quarantined out of the order
+// for good ('infinity' = held) until the blocker's fate is known.
+//
+// Always answers the number of candidates, the last one's place and a moment a second ago, in its
+// first four columns.
+inline constexpr char kClaim[] = R"sql(
+WITH candidate AS MATERIALIZED ({1}),
 aggregate AS MATERIALIZED (
   SELECT tenant_id, aggregate_type, aggregate_id, max(version) AS top, array_agg(sequence) AS sequences,
          array_agg(version) AS versions, array_agg(locked_at IS NULL) AS fresh
@@ -60,13 +77,7 @@ blocked AS MATERIALIZED (
              ELSE p.available_at
            END AS until
     FROM {0} p
-    WHERE p.published_at IS NULL
-      AND p.aggregate_id = a.aggregate_id AND p.version < a.top
-      AND p.aggregate_type = a.aggregate_type
-      AND p.tenant_id IS NOT DISTINCT FROM a.tenant_id
-      AND ($11::boolean OR p.dead_at IS NULL)
-      AND (p.lock_token IS NULL OR p.lock_token <> ALL ($9::uuid[]))
-      AND p.sequence <> ALL (a.sequences)
+    WHERE {2}
     ORDER BY p.version
     LIMIT 1
   ) b ON true
@@ -86,16 +97,23 @@ claimed AS (
   WHERE t.sequence = j.sequence AND j.until IS NULL
   RETURNING t.*, j.fresh
 )
-SELECT n.candidates, n.last_available_at, n.last_sequence, statement_timestamp() - interval '1 s',
-       c.sequence, c.event_id, c.tenant_id, c.topic, c.aggregate_type, c.aggregate_id, c.event_type, c.version,
-       c.schema_version, c.payload, c.content_type, c.attributes, c.traceparent, c.tracestate,
-       to_char(c.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), c.created_at, c.attempts,
-       lockstep.shard_of(c.aggregate_id, $6::int), c.fresh
+SELECT n.candidates, n.last_available_at, n.last_sequence, statement_timestamp() - interval '1 s', {3}, c.fresh
 FROM (SELECT count(*) AS candidates, max(available_at) AS last_available_at,
              (array_agg(sequence ORDER BY available_at DESC, sequence DESC))[1] AS last_sequence
       FROM candidate) n
 LEFT JOIN claimed c ON true
 ORDER BY c.sequence)sql";
+
+// For a handful of rows, of which as a rule none is blocked: it does less, looks once per row, and
+// leaves those that are blocked where they are. Answers as kClaim does, but no last place, and
+// nothing at all when it took none.
+inline constexpr char kClaimFew[] = R"sql(
+WITH candidate AS MATERIALIZED ({1})
+UPDATE {0} c SET lock_token = $1::uuid, locked_by = $2::text, locked_at = clock_timestamp()
+FROM (SELECT f.*, f.version AS top, ARRAY(SELECT sequence FROM candidate) AS sequences FROM candidate f) a
+WHERE c.sequence = a.sequence AND (NOT EXISTS (SELECT 1 FROM {0} p WHERE {2}))
+RETURNING (SELECT count(*) FROM candidate), NULL, NULL, statement_timestamp() - interval '1 s', {3},
+          a.locked_at IS NULL)sql";
 
 // $1 sequences, $2 tokens, $3 message ids. Answers the rows that were still ours.
 inline constexpr char kMark[] = R"sql(

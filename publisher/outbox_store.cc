@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "platform/defect.h"
@@ -69,6 +71,9 @@ OutboxRow ReadRow(const Result& result, int i, const std::string& token) {
   return row;
 }
 
+// Candidates of a claim for which little is done beforehand.
+constexpr int kFew = 8;
+
 // A deliberate defect.
 void Spoil(std::string_view part, std::string_view with, std::string& sql) {
   if (const size_t at = sql.find(part); at != std::string::npos) sql.replace(at, part.size(), with);
@@ -87,15 +92,22 @@ struct OutboxStore::Sql {
   Sql(const postgres::QualifiedName& table, int64_t the_oid)
       : quoted(table.Quoted()), oid(the_oid) {}
   Text Make(const char* name, const char* sql) const {
-    Text text{fmt::format("{} {}", name, oid), fmt::format(fmt::runtime(sql), quoted)};
+    Text text{fmt::format("{} {}", name, oid),
+              fmt::format(fmt::runtime(sql), quoted, candidate, outbox_sql::kEarlier,
+                          outbox_sql::kClaimedRow)};
     if (defect::On("drop-lease-guard")) Spoil("t.lock_token = m.token", "true", text.sql);
-    if (defect::On("skip-key-order")) Spoil("r.version > b.limit_version", "false", text.sql);
+    if (defect::On("skip-key-order")) {
+      Spoil("r.version > b.limit_version", "false", text.sql);
+      Spoil("(NOT EXISTS", "(true OR EXISTS", text.sql);
+    }
     return text;
   }
 
   std::string quoted;
   int64_t oid;
+  std::string candidate = fmt::format(outbox_sql::kCandidate, quoted);
   Text claim = Make("claim", outbox_sql::kClaim);
+  Text claim_few = Make("claim_few", outbox_sql::kClaimFew);
   Text mark = Make("mark", outbox_sql::kMark);
   Text fail = Make("fail", outbox_sql::kFail);
   Text renew = Make("renew", outbox_sql::kRenew);
@@ -113,7 +125,8 @@ OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::Quali
 absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
     postgres::Connection& connection, const postgres::QualifiedName& table) {
   std::unique_ptr<OutboxStore> store(new OutboxStore(connection, table));
-  RETURN_IF_ERROR(connection.Script(outbox_sql::kSession));
+  RETURN_IF_ERROR(
+      connection.Script(fmt::format("{}{}", postgres::kPlannedOnce, outbox_sql::kSession)));
   const auto found = connection.Execute(outbox_sql::kFind, Params().Add(table.Quoted()));
   if (!found.ok() && postgres::SqlState(found.status()).starts_with("42")) {
     if (postgres::SqlState(found.status()) == "42501") return found.status();  // a missing right
@@ -136,23 +149,54 @@ absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
 }
 
 absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimCursor& cursor) {
+  if (request.few && request.rows > kFew) return ClaimFew(request, cursor);
+  return ClaimBy(sql_->claim, request, cursor);
+}
+
+// What there is beyond a handful, or blocked among it, is the other statement's, in the same place:
+// to it, those taken here are in this owner's hands already.
+absl::StatusOr<Claim> OutboxStore::ClaimFew(const ClaimRequest& request, ClaimCursor& cursor) {
+  ClaimRequest part = request;
+  part.rows = kFew;
+  ASSIGN_OR_RETURN(Claim few, ClaimBy(sql_->claim_few, part, cursor));
+  const int taken = static_cast<int>(few.rows.size());
+  if (taken == 0 || taken < few.candidates || taken == kFew) {
+    part.rows = request.rows - taken;
+    if (taken > 0) part.live_tokens.push_back(request.token);
+    auto rest = ClaimBy(sql_->claim, part, cursor);
+    if (!rest.ok() && taken == 0) return rest.status();
+    // Those that were taken are not lost with it: the next claim meets the same trouble.
+    few.candidates = rest.ok() ? taken + rest->candidates : request.rows;
+    if (rest.ok()) {
+      few.a_second_ago = std::move(rest->a_second_ago);
+      std::move(rest->rows.begin(), rest->rows.end(), std::back_inserter(few.rows));
+    }
+  }
+  std::sort(few.rows.begin(), few.rows.end(),
+            [](const OutboxRow& a, const OutboxRow& b) { return a.sequence < b.sequence; });
+  return few;
+}
+
+absl::StatusOr<Claim> OutboxStore::ClaimBy(const Statement& statement, const ClaimRequest& request,
+                                           ClaimCursor& cursor) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(sql_->claim, Params()
-                                                        .Add(request.token)
-                                                        .Add(request.owner)
-                                                        .Add(request.lock_ttl.count())
-                                                        .Add(request.rows)
-                                                        .Add(Ints(request.shards))
-                                                        .Add(request.shard_count)
-                                                        .Add(cursor.available_at)
-                                                        .Add(cursor.sequence)
-                                                        .Add(Texts(request.live_tokens))
-                                                        .Add(Texts(request.paused_topics))
-                                                        .Add(request.dead_blocks)));
+                   connection_.Execute(statement, Params()
+                                                      .Add(request.token)
+                                                      .Add(request.owner)
+                                                      .Add(request.lock_ttl.count())
+                                                      .Add(request.rows)
+                                                      .Add(Ints(request.shards))
+                                                      .Add(request.shard_count)
+                                                      .Add(cursor.available_at)
+                                                      .Add(cursor.sequence)
+                                                      .Add(Texts(request.live_tokens))
+                                                      .Add(Texts(request.paused_topics))
+                                                      .Add(request.dead_blocks)));
   Claim claim;
+  if (result.empty()) return claim;
   claim.candidates = static_cast<int>(result.Int(0, 0));
   claim.a_second_ago = result.Text(0, 3);
-  if (claim.candidates > 0) {
+  if (!result.IsNull(0, 1)) {
     cursor.available_at = result.Text(0, 1);
     cursor.sequence = result.Int(0, 2);
   }

@@ -50,6 +50,7 @@ struct ClaimRequest {
   std::vector<std::string> live_tokens;  // leases whose rows this owner still has in hand, in order
   std::vector<std::string> paused_topics;
   bool dead_blocks = true;  // on_dead: hold_key
+  bool few = false;         // a handful is expected, and somebody waits for it
 };
 
 struct Claim {
@@ -118,6 +119,9 @@ class OutboxStore {
 
  private:
   struct Sql;
+  absl::StatusOr<Claim> ClaimFew(const ClaimRequest& request, ClaimCursor& cursor);
+  absl::StatusOr<Claim> ClaimBy(const postgres::Statement& statement, const ClaimRequest& request,
+                                ClaimCursor& cursor);
   OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table);
 
   absl::StatusOr<std::vector<int64_t>> Settle(const postgres::Statement& statement,

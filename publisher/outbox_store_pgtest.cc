@@ -13,8 +13,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class OutboxStoreTest : public OutboxTest {
+// Whatever a claim does, it does in both its forms: for any number of rows, and for a few.
+class OutboxStoreTest : public OutboxTest, public ::testing::WithParamInterface<bool> {
  protected:
+  OutboxStoreTest() { a_.request.few = b_.request.few = GetParam(); }
+
   // As if `sequence` had been leased longer ago than any lease lasts.
   void Expire(int64_t sequence) {
     db_.Query("UPDATE shop.outbox SET locked_at = now() - interval '1 hour' WHERE sequence = $1",
@@ -25,7 +28,10 @@ class OutboxStoreTest : public OutboxTest {
   Claimer b_ = NewClaimer("b");
 };
 
-TEST_F(OutboxStoreTest, ClaimsMarksAndIsDone) {
+INSTANTIATE_TEST_SUITE_P(Claiming, OutboxStoreTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "AFew" : "Any"; });
+
+TEST_P(OutboxStoreTest, ClaimsMarksAndIsDone) {
   Enqueue("k", 1);
   const Claim claim = a_.Take();
   ASSERT_EQ(Names(claim), "k:1");
@@ -38,7 +44,7 @@ TEST_F(OutboxStoreTest, ClaimsMarksAndIsDone) {
   EXPECT_EQ(Names(a_.Take()), "");
 }
 
-TEST_F(OutboxStoreTest, TwoClaimersNeverHoldOneRow) {
+TEST_P(OutboxStoreTest, TwoClaimersNeverHoldOneRow) {
   for (int key = 0; key < 400; ++key) Enqueue(fmt::format("k{}", key), 1);
   std::mutex mu;
   std::multiset<int64_t> claimed;
@@ -56,7 +62,7 @@ TEST_F(OutboxStoreTest, TwoClaimersNeverHoldOneRow) {
   EXPECT_EQ(std::set(claimed.begin(), claimed.end()).size(), 400u);
 }
 
-TEST_F(OutboxStoreTest, TwoClaimersOnOneAggregateDoNotPassEachOther) {
+TEST_P(OutboxStoreTest, TwoClaimersOnOneAggregateDoNotPassEachOther) {
   EnqueueMany("k", 4);
   a_.request.rows = 2;
   EXPECT_EQ(Names(a_.Take()), "k:1 k:2");
@@ -64,7 +70,7 @@ TEST_F(OutboxStoreTest, TwoClaimersOnOneAggregateDoNotPassEachOther) {
   EXPECT_EQ(Names(b_.Take()), "");
 }
 
-TEST_F(OutboxStoreTest, ARowLockedByAClaimUnderWayBlocksItsSuccessors) {
+TEST_P(OutboxStoreTest, ARowLockedByAClaimUnderWayBlocksItsSuccessors) {
   EnqueueMany("k", 2);
   auto under_way = a_.connection->Begin();
   ASSERT_TRUE(under_way.ok());
@@ -74,7 +80,7 @@ TEST_F(OutboxStoreTest, ARowLockedByAClaimUnderWayBlocksItsSuccessors) {
   EXPECT_EQ(Names(b_.Take()), "k:1 k:2");
 }
 
-TEST_F(OutboxStoreTest, ANewOwnerWaitsForTheDeadOnesLeaseOnAnEarlierVersion) {
+TEST_P(OutboxStoreTest, ANewOwnerWaitsForTheDeadOnesLeaseOnAnEarlierVersion) {
   const int64_t first = Enqueue("k", 1);
   ASSERT_EQ(Names(a_.Take()), "k:1");
   a_.connection.reset();  // dies
@@ -90,7 +96,7 @@ TEST_F(OutboxStoreTest, ANewOwnerWaitsForTheDeadOnesLeaseOnAnEarlierVersion) {
   EXPECT_EQ(Names(b_.Take()), "k:1 k:2");
 }
 
-TEST_F(OutboxStoreTest, RowsInTheOwnersHandsDoNotBlockItsNextClaim) {
+TEST_P(OutboxStoreTest, RowsInTheOwnersHandsDoNotBlockItsNextClaim) {
   EnqueueMany("k", 4);
   a_.request.rows = 2;
   const Claim first = a_.Take();
@@ -99,7 +105,38 @@ TEST_F(OutboxStoreTest, RowsInTheOwnersHandsDoNotBlockItsNextClaim) {
   EXPECT_EQ(Names(a_.Take()), "k:3 k:4");
 }
 
-TEST_F(OutboxStoreTest, AnExpiredLeaseIsClaimedAgainAndTheLateAckIsLost) {
+TEST_P(OutboxStoreTest, TakesAllThatIsDueUpToWhatWasAskedFor) {
+  EnqueueMany("k", 30);
+  a_.request.rows = 20;
+  ClaimCursor cursor;
+  const Claim first = a_.Take(&cursor);
+  EXPECT_EQ(first.rows.size(), 20u);
+  EXPECT_EQ(first.candidates, 20);
+  EXPECT_EQ(cursor.sequence, 20);
+  for (size_t i = 0; i < first.rows.size(); ++i) {
+    EXPECT_EQ(first.rows[i].version, static_cast<int64_t>(i) + 1);
+  }
+  a_.request.live_tokens = {first.rows[0].lock_token};
+  const Claim second = a_.Take(&cursor);
+  EXPECT_EQ(second.rows.size(), 10u);
+  EXPECT_EQ(second.candidates, 10);
+  EXPECT_EQ(Count("lock_token IS NOT NULL"), 30);
+}
+
+TEST_P(OutboxStoreTest, WhatIsBlockedIsPushedOutOfTheWayWhileTheOthersAreTaken) {
+  Enqueue("k", 1);
+  ASSERT_EQ(Names(a_.Take()), "k:1");
+  Enqueue("free", 1);
+  Enqueue("k", 2);
+  Enqueue("free", 2);
+  Enqueue("k", 3);
+  const Claim claim = b_.Take();
+  EXPECT_EQ(Names(claim), "free:1 free:2");
+  EXPECT_FALSE(claim.a_second_ago.empty());
+  EXPECT_EQ(Count("aggregate_id = 'k' AND available_at > now() + interval '50s'"), 2);
+}
+
+TEST_P(OutboxStoreTest, AnExpiredLeaseIsClaimedAgainAndTheLateAckIsLost) {
   const int64_t row = Enqueue("k", 1);
   const Claim late = a_.Take();
   EXPECT_EQ(Names(b_.Take()), "");
@@ -114,7 +151,7 @@ TEST_F(OutboxStoreTest, AnExpiredLeaseIsClaimedAgainAndTheLateAckIsLost) {
   EXPECT_THAT(*b_.store->MarkPublished(AsPublished(taken), {}), ElementsAre(row));
 }
 
-TEST_F(OutboxStoreTest, ALostLeaseLeavesTheRowsPresentStateInTheAudit) {
+TEST_P(OutboxStoreTest, ALostLeaseLeavesTheRowsPresentStateInTheAudit) {
   const int64_t row = Enqueue("k", 1);
   a_.Take();
   ASSERT_TRUE(a_.store->AuditLost({row}, "b").ok());
@@ -129,7 +166,7 @@ TEST_F(OutboxStoreTest, ALostLeaseLeavesTheRowsPresentStateInTheAudit) {
   EXPECT_FALSE(audit.Bool(0, 4));
 }
 
-TEST_F(OutboxStoreTest, RenewingKeepsALease) {
+TEST_P(OutboxStoreTest, RenewingKeepsALease) {
   const int64_t row = Enqueue("k", 1);
   const Claim claim = a_.Take();
   Expire(row);
@@ -137,7 +174,7 @@ TEST_F(OutboxStoreTest, RenewingKeepsALease) {
   EXPECT_EQ(Names(b_.Take()), "");
 }
 
-TEST_F(OutboxStoreTest, AClaimSpendsNoAttempt) {
+TEST_P(OutboxStoreTest, AClaimSpendsNoAttempt) {
   const int64_t row = Enqueue("k", 1);
   for (int i = 0; i < 3; ++i) {
     a_.Take();
@@ -146,7 +183,7 @@ TEST_F(OutboxStoreTest, AClaimSpendsNoAttempt) {
   EXPECT_EQ(Text("attempts", row), "0");
 }
 
-TEST_F(OutboxStoreTest, ARowThatWaitsHoldsItsSuccessorsUntilItIsPublished) {
+TEST_P(OutboxStoreTest, ARowThatWaitsHoldsItsSuccessorsUntilItIsPublished) {
   EnqueueMany("k", 3);
   Enqueue("other", 1);
   const Claim claim = a_.Take();
@@ -167,7 +204,7 @@ TEST_F(OutboxStoreTest, ARowThatWaitsHoldsItsSuccessorsUntilItIsPublished) {
   EXPECT_EQ(Names(a_.Take()), "k:2 k:3");
 }
 
-TEST_F(OutboxStoreTest, ADeadRowHoldsItsAggregateAndNoOther) {
+TEST_P(OutboxStoreTest, ADeadRowHoldsItsAggregateAndNoOther) {
   EnqueueMany("k", 2);
   Enqueue({.key = "k", .version = 1, .tenant = "t"});  // another aggregate of the same key
   a_.request.rows = 1;
@@ -180,7 +217,7 @@ TEST_F(OutboxStoreTest, ADeadRowHoldsItsAggregateAndNoOther) {
   EXPECT_EQ(rest.rows[0].tenant_id, "t");
 }
 
-TEST_F(OutboxStoreTest, ADeadRowIsPassedUnderSkip) {
+TEST_P(OutboxStoreTest, ADeadRowIsPassedUnderSkip) {
   EnqueueMany("k", 2);
   a_.request.rows = 1;
   a_.request.dead_blocks = false;
@@ -191,7 +228,7 @@ TEST_F(OutboxStoreTest, ADeadRowIsPassedUnderSkip) {
   EXPECT_EQ(Names(a_.Take()), "k:2");
 }
 
-TEST_F(OutboxStoreTest, AReplayedRowStartsOverWithItsSuccessors) {
+TEST_P(OutboxStoreTest, AReplayedRowStartsOverWithItsSuccessors) {
   EnqueueMany("k", 3);
   a_.request.rows = 1;
   const Claim claim = a_.Take();
@@ -207,7 +244,7 @@ TEST_F(OutboxStoreTest, AReplayedRowStartsOverWithItsSuccessors) {
             1);
 }
 
-TEST_F(OutboxStoreTest, QuarantineKeepsARowFromEveryAutomaticPathUntilReleased) {
+TEST_P(OutboxStoreTest, QuarantineKeepsARowFromEveryAutomaticPathUntilReleased) {
   EnqueueMany("k", 2);
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.quarantine('shop.outbox', '{1}', 'ann', 'odd')"), 1);
   EXPECT_EQ(Names(a_.Take()), "");
@@ -218,14 +255,14 @@ TEST_F(OutboxStoreTest, QuarantineKeepsARowFromEveryAutomaticPathUntilReleased) 
   EXPECT_EQ(Names(a_.Take()), "k:1 k:2");
 }
 
-TEST_F(OutboxStoreTest, QuarantineTakesALeasedRowFromItsHolder) {
+TEST_P(OutboxStoreTest, QuarantineTakesALeasedRowFromItsHolder) {
   Enqueue("k", 1);
   const Claim claim = a_.Take();
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.quarantine('shop.outbox', '{1}', 'ann', 'odd')"), 1);
   EXPECT_THAT(*a_.store->MarkPublished(AsPublished(claim), {}), IsEmpty());
 }
 
-TEST_F(OutboxStoreTest, RowsHeldBehindADeletedBlockerAreFound) {
+TEST_P(OutboxStoreTest, RowsHeldBehindADeletedBlockerAreFound) {
   EnqueueMany("k", 3);
   a_.request.rows = 1;
   const Claim claim = a_.Take();
@@ -239,7 +276,7 @@ TEST_F(OutboxStoreTest, RowsHeldBehindADeletedBlockerAreFound) {
   EXPECT_EQ(Names(a_.Take()), "k:2 k:3");
 }
 
-TEST_F(OutboxStoreTest, ASlowTransactionWithALowerSequenceIsStillFound) {
+TEST_P(OutboxStoreTest, ASlowTransactionWithALowerSequenceIsStillFound) {
   const auto slow = db_.Connect();
   auto transaction = slow->Begin();
   ASSERT_TRUE(transaction.ok());
@@ -256,7 +293,7 @@ TEST_F(OutboxStoreTest, ASlowTransactionWithALowerSequenceIsStillFound) {
   EXPECT_EQ(Names(a_.Take()), "slow:1 k4:1");       // a look from the start finds it
 }
 
-TEST_F(OutboxStoreTest, ShardsPartTheKeys) {
+TEST_P(OutboxStoreTest, ShardsPartTheKeys) {
   for (int key = 0; key < 50; ++key) Enqueue(fmt::format("k{}", key), 1);
   a_.request.shard_count = b_.request.shard_count = 4;
   a_.request.shards = {0, 2};
@@ -269,14 +306,14 @@ TEST_F(OutboxStoreTest, ShardsPartTheKeys) {
   for (const OutboxRow& row : first.rows) EXPECT_EQ(row.shard % 2, 0);
 }
 
-TEST_F(OutboxStoreTest, PausedTopicsAreLeftAlone) {
+TEST_P(OutboxStoreTest, PausedTopicsAreLeftAlone) {
   Enqueue({.key = "a", .topic = "down"});
   Enqueue({.key = "b", .topic = "up"});
   a_.request.paused_topics = {"down"};
   EXPECT_EQ(Names(a_.Take()), "b:1");
 }
 
-TEST_F(OutboxStoreTest, TheCleanerTakesOldPublishedRowsInBoundedBatches) {
+TEST_P(OutboxStoreTest, TheCleanerTakesOldPublishedRowsInBoundedBatches) {
   EnqueueMany("k", 10);
   Claim claim = a_.Take();
   claim.rows.resize(8);
@@ -290,7 +327,7 @@ TEST_F(OutboxStoreTest, TheCleanerTakesOldPublishedRowsInBoundedBatches) {
   EXPECT_EQ(Count("true"), 5);
 }
 
-TEST_F(OutboxStoreTest, TheCleanerTakesDeadRowsOnlyWhenAsked) {
+TEST_P(OutboxStoreTest, TheCleanerTakesDeadRowsOnlyWhenAsked) {
   Enqueue("k", 1);
   Enqueue("l", 1);
   const Claim claim = a_.Take();
@@ -303,7 +340,7 @@ TEST_F(OutboxStoreTest, TheCleanerTakesDeadRowsOnlyWhenAsked) {
   EXPECT_EQ(Count("true"), 1);
 }
 
-TEST_F(OutboxStoreTest, SaysWhenSomethingFallsDue) {
+TEST_P(OutboxStoreTest, SaysWhenSomethingFallsDue) {
   EXPECT_EQ(*a_.store->NextDue(a_.request), std::nullopt);
   Enqueue("k", 1);
   Enqueue("l", 1);
@@ -318,12 +355,30 @@ TEST_F(OutboxStoreTest, SaysWhenSomethingFallsDue) {
   EXPECT_GT(*due, Millis(10'000));
 }
 
-TEST_F(OutboxStoreTest, WakeLocksAreAllOrNone) {
+TEST_P(OutboxStoreTest, WakeLocksAreAllOrNone) {
   ASSERT_TRUE(*a_.store->TryWakeLocks({0, 1}));
   EXPECT_FALSE(*b_.store->TryWakeLocks({1, 2}));
   ASSERT_TRUE(a_.store->WakeUnlock({0, 1}).ok());
   EXPECT_TRUE(*b_.store->TryWakeLocks({1, 2}));
   EXPECT_TRUE(*a_.store->TryWakeLocks({0}));
+}
+
+// Then the leases of the few, of which nobody would know, would block their keys until they end.
+TEST_F(OutboxTest, AFewThatWereTakenAreNotLostWithTheClaimOfTheRest) {
+  Enqueue("k", 1);
+  ASSERT_EQ(Names(NewClaimer("other").Take()), "k:1");
+  Enqueue("k", 2);  // blocked: the other statement has to look, and is made to fail
+  Enqueue("free", 1);
+  db_.Run(
+      "CREATE FUNCTION shop.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+      "$$ BEGIN RAISE EXCEPTION 'no'; END $$; "
+      "CREATE TRIGGER refuse BEFORE UPDATE ON shop.outbox FOR EACH ROW "
+      "WHEN (NEW.available_at <> OLD.available_at) EXECUTE FUNCTION shop.refuse()");
+  Claimer claimer = NewClaimer("this");
+  claimer.request.few = true;
+  const Claim claim = claimer.Take();
+  EXPECT_EQ(Names(claim), "free:1");
+  EXPECT_EQ(claim.candidates, claimer.request.rows);  // there may be more: it looks again
 }
 
 }  // namespace

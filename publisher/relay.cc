@@ -212,7 +212,8 @@ ClaimRequest Relay::NewClaimRequest() const {
 
 absl::Status Relay::Claim() {
   const SteadyTime before = environment_.clock->Steady();
-  const ClaimRequest request = NewClaimRequest();
+  ClaimRequest request = NewClaimRequest();
+  request.few = std::exchange(told_, false);
   ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
   more_ = claim.candidates >= request.rows;
   look_ = more_;
@@ -295,6 +296,7 @@ absl::Status Relay::Rest(bool looked) {
                      NoteTurn();
                      return !stop_;
                    }));
+  told_ = something;
   look_ = look_ || something ||
           (next_look.has_value() && environment_.clock->Steady() - now >= *next_look);
   return absl::OkStatus();

@@ -15,7 +15,8 @@ postgres::ConnectionOptions LaneConnection(const GroupEnvironment& environment,
                                            const GroupOptions& options) {
   return {.url = environment.database,
           .application_name = "lockstep-runner " + options.name,
-          .statement_timeout = options.statement_timeout};
+          .statement_timeout = options.statement_timeout,
+          .settings = postgres::kPlannedOnce};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "platform/config.h"
 #include "platform/log.h"
+#include "platform/mutex_checks.h"
 #include "platform/reload.h"
 #include "platform/signals.h"
 #include "platform/status.h"
@@ -84,6 +85,7 @@ void Reload(const lockstep::Config::Sources& sources, lockstep::RunningConfig& r
 
 int main(int argc, char** argv) {
   using namespace lockstep;
+  LeaveMutexesUnchecked();
   runner::RunnerOptions options;
   bool once = false;
   CommandLine command_line{
