@@ -232,13 +232,16 @@ class Pipeline {
     runner_.emplace("lockstep-runner", dir + "/runner.yaml", dir + "/runner.log");
   }
   ~Pipeline() {
-    runner_.reset();
-    publisher_.reset();
+    Stop();
     std::filesystem::remove_all(folder_);
   }
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
+  void Stop() {
+    runner_.reset();
+    publisher_.reset();
+  }
   std::string folder() const { return folder_.string(); }
 
  private:
@@ -253,7 +256,9 @@ struct Figures {
 };
 
 Figures Measure(const Options& options) {
-  const Pipeline pipeline(options);
+  const int events = options.rate * options.seconds / options.rounds;
+  if (events < 2) Die("--seconds", "no events for so many rounds");
+  Pipeline pipeline(options);
   Watcher watcher(options.database);
   Committer bare(options, "INSERT INTO bench.bare VALUES ($1)");
   Committer source(options,
@@ -272,6 +277,7 @@ Figures Measure(const Options& options) {
     const auto times = source.Run(first, count, event);
     const auto seen = watcher.Await(static_cast<size_t>(next));
     if (!seen.has_value()) {
+      pipeline.Stop();
       Die("not every row became visible, see the logs in", pipeline.folder());
     }
     std::vector<double> took;
@@ -281,7 +287,6 @@ Figures Measure(const Options& options) {
     return took;
   };
   heard(options.rate * options.warmup);
-  const int events = options.rate * options.seconds / options.rounds;
   std::vector<double> bare_times, times;
   for (int round = 0; round < options.rounds; ++round) {
     for (const auto& one : bare.Run(0, events / 2, number)) {

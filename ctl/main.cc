@@ -3,10 +3,12 @@
 #include "ctl/command.h"
 #include "platform/database_address.h"
 #include "platform/log.h"
+#include "platform/mutex_checks.h"
 #include "platform/version.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep::ctl;
+  lockstep::LeaveMutexesUnchecked();
   lockstep::log::Configure({.level = lockstep::log::Level::kWarning});
   CLI::App app{
       "lockstepctl: looks at and operates Lockstep's outboxes, consumer groups and offsets",

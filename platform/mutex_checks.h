@@ -1,6 +1,6 @@
 #pragma once
 
-#include <absl/synchronization/mutex.h>
+#include "absl/synchronization/mutex.h"
 
 namespace lockstep {
 

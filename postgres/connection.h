@@ -19,9 +19,11 @@ namespace lockstep::postgres {
 
 // Session settings for few rows at a time, found by index, by the same statements again and again:
 // none is planned twice (for one row the planner costs more than the execution), and the one plan,
-// made when the tables may have been empty, holds when they are large.
+// made when the tables may have been empty, must hold when they are large: so it may not read a
+// table from end to end, nor keep one for a join.
 inline constexpr char kPlannedOnce[] =
-    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; "
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_material = "
+    "off; "
     "SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; ";
 
 struct ConnectionOptions {
@@ -32,7 +34,7 @@ struct ConnectionOptions {
   Millis lock_timeout{0};            // 0 = none
   Millis idle_in_transaction_timeout{60'000};
   Millis idle_session_timeout{0};  // a session that its owner stops pinging is ended
-  std::string settings;            // further ones, as statements, each with its semicolon
+  std::string settings;  // further ones, as statements, each with its semicolon; those above win
 };
 
 // A statement that is prepared on first use on each connection. Made for constants:

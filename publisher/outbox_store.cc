@@ -44,7 +44,7 @@ std::vector<int64_t> FirstColumn(const Result& result) {
   return values;
 }
 
-// The columns behind the first four of kClaim.
+// The columns behind the first four of a claim.
 OutboxRow ReadRow(const Result& result, int i, const std::string& token) {
   OutboxRow row;
   int c = 4;
@@ -98,7 +98,7 @@ struct OutboxStore::Sql {
     if (defect::On("drop-lease-guard")) Spoil("t.lock_token = m.token", "true", text.sql);
     if (defect::On("skip-key-order")) {
       Spoil("r.version > b.limit_version", "false", text.sql);
-      Spoil("(NOT EXISTS", "(true OR EXISTS", text.sql);
+      Spoil("LIMIT 1) IS NULL", "LIMIT 0) IS NULL", text.sql);
     }
     return text;
   }
@@ -154,7 +154,8 @@ absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimC
 }
 
 // What there is beyond a handful, or blocked among it, is the other statement's, in the same place:
-// to it, those taken here are in this owner's hands already.
+// to it, those taken here are in this owner's hands already. It has a token of its own: if its
+// answer is lost, what it took is in nobody's hands, and must not pass for ours.
 absl::StatusOr<Claim> OutboxStore::ClaimFew(const ClaimRequest& request, ClaimCursor& cursor) {
   ClaimRequest part = request;
   part.rows = kFew;
@@ -162,6 +163,7 @@ absl::StatusOr<Claim> OutboxStore::ClaimFew(const ClaimRequest& request, ClaimCu
   const int taken = static_cast<int>(few.rows.size());
   if (taken == 0 || taken < few.candidates || taken == kFew) {
     part.rows = request.rows - taken;
+    part.token = request.rest_token;
     if (taken > 0) part.live_tokens.push_back(request.token);
     auto rest = ClaimBy(sql_->claim, part, cursor);
     if (!rest.ok() && taken == 0) return rest.status();

@@ -50,7 +50,8 @@ struct ClaimRequest {
   std::vector<std::string> live_tokens;  // leases whose rows this owner still has in hand, in order
   std::vector<std::string> paused_topics;
   bool dead_blocks = true;  // on_dead: hold_key
-  bool few = false;         // a handful is expected, and somebody waits for it
+  bool few = false;         // a handful is expected, and somebody waits for it: see kClaimFew …
+  std::string rest_token;   // … and the lease of what comes beside it
 };
 
 struct Claim {

@@ -116,7 +116,7 @@ TEST_P(OutboxStoreTest, TakesAllThatIsDueUpToWhatWasAskedFor) {
   for (size_t i = 0; i < first.rows.size(); ++i) {
     EXPECT_EQ(first.rows[i].version, static_cast<int64_t>(i) + 1);
   }
-  a_.request.live_tokens = {first.rows[0].lock_token};
+  a_.request.live_tokens = {first.rows.front().lock_token, first.rows.back().lock_token};
   const Claim second = a_.Take(&cursor);
   EXPECT_EQ(second.rows.size(), 10u);
   EXPECT_EQ(second.candidates, 10);
@@ -379,6 +379,31 @@ TEST_F(OutboxTest, AFewThatWereTakenAreNotLostWithTheClaimOfTheRest) {
   const Claim claim = claimer.Take();
   EXPECT_EQ(Names(claim), "free:1");
   EXPECT_EQ(claim.candidates, claimer.request.rows);  // there may be more: it looks again
+}
+
+// The claim of the rest may have been committed and its answer lost: what it leased is in nobody's
+// hands, and its successors must not go ahead because the lease of the few is alive.
+TEST_F(OutboxTest, WhatIsTakenBesideAFewHasALeaseOfItsOwn) {
+  EnqueueMany("many", 8);
+  EnqueueMany("k", 1);
+  Claimer claimer = NewClaimer("this");
+  claimer.request.few = true;
+  const Claim claim = claimer.Take();
+  ASSERT_EQ(claim.rows.size(), 9u);
+  ASSERT_EQ(claim.rows[8].aggregate_id, "k");
+  EXPECT_NE(claim.rows[8].lock_token, claim.rows[0].lock_token);
+  claimer.request.live_tokens = {claim.rows[0].lock_token};
+  Enqueue("k", 2);
+  EXPECT_EQ(Names(claimer.Take()), "");
+}
+
+TEST_F(OutboxTest, AFewPassADeadRowUnderSkip) {
+  EnqueueMany("k", 2);
+  Claimer claimer = NewClaimer("this");
+  claimer.request.few = true;
+  claimer.request.dead_blocks = false;
+  db_.Run("UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE version = 1");
+  EXPECT_EQ(Names(claimer.Take()), "k:2");
 }
 
 }  // namespace

@@ -214,13 +214,14 @@ absl::Status Relay::Claim() {
   const SteadyTime before = environment_.clock->Steady();
   ClaimRequest request = NewClaimRequest();
   request.few = std::exchange(told_, false);
+  if (request.few) request.rest_token = NewToken();
   ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
   more_ = claim.candidates >= request.rows;
   look_ = more_;
   passed_over_ = request.paused_topics;
   plan_.Looked(before, environment_.clock->Steady(), more_, claim.a_second_ago);
   if (claim.rows.empty()) return absl::OkStatus();
-  live_tokens_[request.token] = static_cast<int>(claim.rows.size());
+  for (const OutboxRow& row : claim.rows) ++live_tokens_[row.lock_token];
   events_.OnClaimed(claim.rows);
   NoteIdle(false);
   queues_.Add(std::move(claim.rows), before);
@@ -296,7 +297,7 @@ absl::Status Relay::Rest(bool looked) {
                      NoteTurn();
                      return !stop_;
                    }));
-  told_ = something;
+  told_ = sleeper_.told();
   look_ = look_ || something ||
           (next_look.has_value() && environment_.clock->Steady() - now >= *next_look);
   return absl::OkStatus();

@@ -146,7 +146,7 @@ class Relay : public Service {
   LookPlan plan_;
   bool more_ = false;                     // the last claim was full
   bool look_ = true;                      // there may be rows that the last claim did not see
-  bool told_ = false;                     // … because somebody said so
+  bool told_ = false;                     // … because a notification woke the relay
   std::vector<std::string> passed_over_;  // topics, by the last claim
   SteadyTime oldest_lease_;               // of what is in hand; only moves on in RenewLeases
 

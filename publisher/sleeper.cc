@@ -44,6 +44,7 @@ absl::StatusOr<bool> Sleeper::Rest(OutboxStore& store, Mailbox& mailbox,
                                    const ClaimRequest& request, const ClaimCursor& floor,
                                    std::optional<Millis> at_most,
                                    const std::function<bool()>& tick) {
+  told_ = false;
   if (armed_ != request.shards) {
     RETURN_IF_ERROR(Disarm(store));
     if (!request.shards.empty()) {
@@ -84,8 +85,8 @@ absl::StatusOr<bool> Sleeper::Rest(OutboxStore& store, Mailbox& mailbox,
     const bool event = mailbox.Wait(store.connection().socket(), std::min(left, kTick));
     if (!event) continue;
     // The mailbox, a notification, or the end of the session.
-    ASSIGN_OR_RETURN(const bool notified, Notified(store));
-    return notified || armed_.empty();
+    ASSIGN_OR_RETURN(told_, Notified(store));
+    return told_ || armed_.empty();
   }
   return true;
 }

@@ -40,11 +40,14 @@ class Sleeper {
   void SetLongestPoll(Millis cap) { policy_.cap = cap; }
 
   bool armed() const { return !armed_.empty(); }
+  // Whether a notification ended the last rest.
+  bool told() const { return told_; }
 
  private:
   absl::Status Disarm(OutboxStore& store);
   absl::StatusOr<bool> Notified(OutboxStore& store);
 
+  bool told_ = false;
   RetryPolicy policy_;
   Backoff::Random random_;
   int rests_ = 0;           // in a row that came to their end

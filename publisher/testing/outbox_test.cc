@@ -48,6 +48,7 @@ OutboxTest::Claimer OutboxTest::NewClaimer(const std::string& name) {
 Claim OutboxTest::Claimer::Take(ClaimCursor* cursor) {
   static std::atomic<int> count = 0;
   request.token = fmt::format("00000000-0000-4000-8000-{:012}", ++count);
+  request.rest_token = fmt::format("00000000-0000-4000-9000-{:012}", count.load());
   ClaimCursor start;
   auto claim = store->ClaimRows(request, cursor == nullptr ? start : *cursor);
   if (!claim.ok()) throw std::runtime_error(claim.status().ToString());
