@@ -161,6 +161,19 @@ absl::Status MapCode(const GroupPlan& plan, const Event& event, MappedChange* ch
   return absl::OkStatus();
 }
 
+bool CodeParksOnGap(const GroupPlan& plan, const Event& event) {
+  for (const CodeProjection& code : plan.code) {
+    const Projection& projection = *code.projection;
+    bool parks = false;
+    const absl::Status asked = Fenced(projection, false, [&] {
+      parks = projection.Wants(event) && projection.ParksOnGap(event);
+      return absl::OkStatus();
+    });
+    if (parks || !asked.ok()) return true;
+  }
+  return false;
+}
+
 absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction,
                        const std::vector<const Change*>& changes, const ApplyOptions& options,
                        std::vector<Outcome>* outcomes) {

@@ -13,6 +13,9 @@ absl::Status AddCode(std::shared_ptr<const Projection> projection, GroupPlan* pl
 
 absl::Status MapCode(const GroupPlan& plan, const Event& event, MappedChange* change);
 
+// One that throws when it is asked has the event wait: that keeps its order, whatever it meant.
+bool CodeParksOnGap(const GroupPlan& plan, const Event& event);
+
 absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction,
                        const std::vector<const Change*>& changes, const ApplyOptions& options,
                        std::vector<Outcome>* outcomes);

@@ -76,9 +76,7 @@ void GroupProjector::Forget(size_t table) const {
 }
 
 bool GroupProjector::ParksOnGap(const Event& event) const {
-  for (const CodeProjection& code : plan_.code) {
-    if (code.projection->Wants(event) && code.projection->ParksOnGap(event)) return true;
-  }
+  if (CodeParksOnGap(plan_, event)) return true;
   const auto found = plan_.mappings.events.find(event.event_type);
   if (found == plan_.mappings.events.end()) return false;
   for (const Route& route : found->second.routes) {

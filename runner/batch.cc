@@ -16,6 +16,11 @@ constexpr std::string_view kFirstSeen = R"(
 UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
  WHERE group_name = $1 AND slot = $2)";
 
+int64_t CountPoison(std::span<Inbound* const> items) {
+  return std::count_if(items.begin(), items.end(),
+                       [](const Inbound* item) { return item->poison.has_value(); });
+}
+
 bool Before(const Inbound* a, const Inbound* b) {
   return std::tie(a->publish_time, a->message_id) < std::tie(b->publish_time, b->message_id);
 }
@@ -76,10 +81,11 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
     ASSIGN_OR_RETURN(answer.not_moved, opening_.Lock(transaction, under, run->Chains()));
   }
   run->Locked(std::move(answer.not_moved));
+  const int64_t poisoned = CountPoison(items);
   RETURN_IF_ERROR(run->Finish(result));
-  if (rules_.dead_to_pubsub && std::any_of(items.begin(), items.end(), [](const Inbound* item) {
-        return item->poison.has_value();
-      })) {
+  // That it conflicts is known when all its tables have been written, some of them with effect:
+  // what dies must have changed nothing, or a replay would count it twice.
+  if (CountPoison(items) > poisoned) {
     result.rolled_back = true;
     RETURN_IF_ERROR(transaction.Rollback());
     return result;

@@ -47,7 +47,7 @@ struct BatchResult {
 
 // How much of what waits a transaction takes along.
 struct ReleaseLimits {
-  int max_events = 500;  // per aggregate; 0 = none, they are answered as unfinished
+  int max_events = 500;  // in all; 0 = none, they are answered as unfinished
   int64_t max_bytes = 16 << 20;
   std::optional<Poison> kill_first;  // the first of them can't be applied: it dies of this
 };

@@ -83,7 +83,7 @@ Chain BatchRun::ChainOf(const std::string& name, const Key& key) const {
   chain.last = chain.first;
   for (const Entry& entry : key.entries) {
     const int64_t version = entry.item->event.version;
-    if (entry.item->poison || entry.seen || version > chain.last + 1) chain.smooth = false;
+    if (entry.blocks() || entry.seen || version > chain.last + 1) chain.smooth = false;
     chain.last = version;
   }
   return chain;
@@ -116,9 +116,24 @@ absl::Status BatchRun::LockKeys() {
     const auto row = rows.find(name);
     if (row != rows.end()) key.row = row->second;
     const bool poison = std::any_of(key.entries.begin(), key.entries.end(),
-                                    [](const Entry& e) { return e.item->poison.has_value(); });
+                                    [](const Entry& e) { return e.blocks(); });
     key.planned = row != rows.end() || poison || key.changed;
   }
+  return MakeRows();
+}
+
+// An aggregate that is about to be blocked for the first time has no row that could be locked: two
+// transactions would decide side by side, and the second would overwrite what the first has parked.
+absl::Status BatchRun::MakeRows() {
+  if (rules().track_versions || !rules().park_on_poison) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const auto& [name, key] : keys_) {
+    if (key.planned && !key.row.exists && !key.entries.empty()) names.push_back(name);
+  }
+  if (names.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const KeyRows made,
+                   batch_.key_states_.Make(transaction_, under_.generation, names));
+  for (const auto& [name, row] : made) keys_[name].row = row;
   return absl::OkStatus();
 }
 
@@ -142,8 +157,9 @@ void BatchRun::Plan(Key& key) {
   for (const Entry& entry : key.entries) {
     const projections::Event& event = entry.item->event;
     items.push_back({.version = event.version,
-                     .poison = entry.item->poison.has_value(),
-                     .parks_on_gap = batch_.rules_.ParksOnGap(batch_.projector_, event)});
+                     .poison = entry.blocks(),
+                     .parks_on_gap = !entry.item->poison &&
+                                     batch_.rules_.ParksOnGap(batch_.projector_, event)});
   }
   key.next = PlanKey(key.row, items, rules());
   for (size_t i = 0; i < items.size(); ++i) key.entries[i].fate = items[i].fate;
@@ -163,13 +179,28 @@ absl::Status BatchRun::PlanKeys(BatchResult& result) {
     if (key.row.parked > 0 && moved) due.push_back(name);
   }
   if (due.empty()) return absl::OkStatus();
-  if (limits_.max_events == 0) {  // not now: one more transaction takes them
-    result.unfinished = std::move(due);
-    return absl::OkStatus();
+  if (limits_.max_events > 0) RETURN_IF_ERROR(LoadParked(due));
+  for (const std::string& name : due) {
+    Key& key = keys_[name];
+    const auto load = loads_.find(name);
+    if (load != loads_.end()) {
+      Plan(key);
+      if (!track && load->second.events < key.row.parked) HoldBack(key, load->second.last);
+    } else {  // not now: one more transaction takes them
+      if (!track) HoldBack(key, 0);
+      result.unfinished.push_back(name);
+    }
   }
-  RETURN_IF_ERROR(LoadParked(due));
-  for (const std::string& name : due) Plan(keys_[name]);
   return absl::OkStatus();
+}
+
+// Some that are due stay where they are: what came after them goes there too, not past them. (Where
+// versions are followed, the plan sees to that.)
+void BatchRun::HoldBack(Key& key, int64_t loaded) const {
+  for (Entry& entry : key.entries) {
+    const bool comes_now = !entry.parked_before() && !entry.seen && entry.fate == Fate::kApply;
+    if (comes_now && entry.item->event.version > loaded) entry.fate = Fate::kWaitsForDeadLetter;
+  }
 }
 
 absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
@@ -180,7 +211,9 @@ absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
     MapParked(item, !loads_.contains(item.aggregate_key));
     loaded_.push_back(std::move(item));
     Inbound* const kept = &loaded_.back();
-    ++loads_[kept->aggregate_key];
+    Load& load = loads_[kept->aggregate_key];
+    ++load.events;
+    load.last = kept->event.version;
     keys_[kept->aggregate_key].entries.push_back({.item = kept});
   }
   for (const std::string& name : keys) {
@@ -231,7 +264,7 @@ void BatchRun::Collect(BatchResult& result) {
         unparked_.push_back(entry.item);
         --key.next.parked;
       }
-      if (entry.fate != Fate::kApply) {
+      if (entry.fate != Fate::kApply || entry.item->poison) {
         dead_.push_back({entry.item, entry.fate == Fate::kDieAndBlock});
         End(entry, Ending::kDead, result);
       } else {
@@ -273,12 +306,14 @@ absl::Status BatchRun::Apply(BatchResult& result) {
           "EVENT.VERSION_CONFLICT",
           fmt::format("the read model holds version {} of this aggregate from another event: a "
                       "forked or restored source",
-                      entry.item->event.version)};
+                      entry.item->event.version),
+          false};
     } else if (outcomes[i] == projections::Outcome::kForeign) {
       entry.item->poison = Poison{
           "EVENT.FOREIGN_ROW",
           "a row that this event names belongs to another aggregate; a versioned table's key must "
-          "tell the aggregates (and tenants) apart"};
+          "tell the aggregates (and tenants) apart",
+          false};
     } else {
       continue;
     }

@@ -44,6 +44,7 @@ class BatchRun {
     bool seen = false;
     Fate fate = Fate::kApply;
     bool parked_before() const { return index == kFromParking; }
+    bool blocks() const { return item->poison && item->poison->blocks; }
   };
   using Entries = std::vector<Entry>;
   struct Key {
@@ -60,6 +61,8 @@ class BatchRun {
   absl::Status ResolveDeadLetter();
   absl::Status PlanKeys(BatchResult& result);
   absl::Status LoadParked(const std::vector<std::string>& keys);
+  absl::Status MakeRows();
+  void HoldBack(Key& key, int64_t loaded) const;
   void Plan(Key& key);
   void MapParked(Inbound& item, bool first) const;
   absl::Status Apply(BatchResult& result);
@@ -84,7 +87,12 @@ class BatchRun {
   std::vector<Parking::Parked> parked_;
   std::vector<const Inbound*> unparked_;
   std::vector<DeadLetters::Dead> dead_;
-  std::map<std::string, int> loads_;  // how many parked events were loaded per aggregate
+  // How many parked events were loaded per aggregate, and the last one's version.
+  struct Load {
+    int events = 0;
+    int64_t last = 0;
+  };
+  std::map<std::string, Load> loads_;
 };
 
 }  // namespace lockstep::runner

@@ -4,6 +4,7 @@
 
 #include "platform/log.h"
 #include "platform/status.h"
+#include "postgres/sql_error.h"
 #include "runner/epoch_log.h"
 #include "runner/health.h"
 #include "runner/lane_log.h"
@@ -269,16 +270,21 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::
   next_look_for_left_ = now + environment_.look_for_left;
   const auto keys = batch_.key_states().Releasable(connection, under.generation, kKeys);
   if (!keys.ok() || keys->empty()) return;
-  const auto released = batch_.Release(connection, under, *keys, ReleaseLimits{});
-  if (!released.ok()) {
-    log::Warning("parked events that are due could not be released",
-                 {{"group", options_.name}, {"error", released.status()}});
-    return;
+  int events = 0;
+  for (const std::string& key : *keys) {  // one by one: what can't be applied stops its own key
+    const auto released = batch_.Release(connection, under, {key}, ReleaseLimits{});
+    if (!released.ok()) {
+      log::Warning("parked events that are due could not be released",
+                   {{"group", options_.name}, {"error", released.status()}});
+      if (postgres::Classify(released.status()) != postgres::ErrorClass::kData) return;
+      continue;
+    }
+    LogUnparked(options_.name, *released);
+    events += released->released;
   }
-  LogUnparked(options_.name, *released);
-  if (released->released > 0) {
+  if (events > 0) {
     log::Info("released parked events that were left due",
-              {{"group", options_.name}, {"events", released->released}});
+              {{"group", options_.name}, {"events", events}});
   }
 }
 

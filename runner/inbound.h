@@ -17,6 +17,7 @@ namespace lockstep::runner {
 struct Poison {
   std::string code;
   std::string reason;  // at most 2 KiB, never a payload
+  bool blocks = true;  // false: another event has its version, so nothing waits for it
 };
 
 // One message in the runner's hands, from its delivery (or from parking, or out of the dead

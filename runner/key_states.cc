@@ -15,6 +15,12 @@ SELECT aggregate_key, settled_version, blocked_version, parked, open
  ORDER BY aggregate_key
    FOR UPDATE)";
 
+constexpr std::string_view kMake = R"(
+INSERT INTO {state}.key_state AS k (generation, aggregate_key)
+SELECT $1::int, key FROM unnest($2::text[]) AS key
+ON CONFLICT (generation, aggregate_key) DO UPDATE SET updated_at = now()
+RETURNING aggregate_key, settled_version, blocked_version, parked, open)";
+
 constexpr std::string_view kSave = R"(
 INSERT INTO {state}.key_state AS k
        (generation, aggregate_key, settled_version, blocked_version, parked, open)
@@ -64,6 +70,16 @@ void AddOptional(postgres::Array& array, const std::optional<int64_t>& value) {
   }
 }
 
+absl::StatusOr<KeyRows> Rows(postgres::Transaction& transaction,
+                             const postgres::Statement& statement, int generation,
+                             const std::vector<std::string>& keys) {
+  postgres::Array array;
+  for (const std::string& key : keys) array.Add(key);
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   transaction.Execute(statement, postgres::Params().Add(generation).Add(array)));
+  return ReadKeyRows(rows, 0);
+}
+
 }  // namespace
 
 KeyRows ReadKeyRows(const postgres::Result& rows, int column) {
@@ -80,6 +96,7 @@ KeyRows ReadKeyRows(const postgres::Result& rows, int column) {
 
 KeyStates::KeyStates(const offsets::StateSchema& schema)
     : lock_(schema, "key_lock", kLock),
+      make_(schema, "key_make", kMake),
       save_(schema, "key_save", kSave),
       forget_(schema, "key_forget", kForget),
       forget_versions_(schema, "key_forget_versions", kForgetVersions),
@@ -87,11 +104,12 @@ KeyStates::KeyStates(const offsets::StateSchema& schema)
 
 absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
                                         const std::vector<std::string>& keys) const {
-  postgres::Array array;
-  for (const std::string& key : keys) array.Add(key);
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   transaction.Execute(lock_, postgres::Params().Add(generation).Add(array)));
-  return ReadKeyRows(rows, 0);
+  return Rows(transaction, lock_, generation, keys);
+}
+
+absl::StatusOr<KeyRows> KeyStates::Make(postgres::Transaction& transaction, int generation,
+                                        const std::vector<std::string>& keys) const {
+  return Rows(transaction, make_, generation, keys);
 }
 
 absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,

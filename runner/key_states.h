@@ -29,6 +29,9 @@ class KeyStates {
   absl::StatusOr<KeyRows> Lock(postgres::Transaction& transaction, int generation,
                                const std::vector<std::string>& keys) const;
 
+  // The same, having made those that are not there.
+  absl::StatusOr<KeyRows> Make(postgres::Transaction& transaction, int generation,
+                               const std::vector<std::string>& keys) const;
   // REQUIRES: locked in this transaction. A row that says nothing any more is deleted.
   absl::Status Save(postgres::Transaction& transaction, int generation, const KeyRows& rows) const;
 
@@ -43,6 +46,7 @@ class KeyStates {
 
  private:
   const offsets::StateStatement lock_;
+  const offsets::StateStatement make_;
   const offsets::StateStatement save_;
   const offsets::StateStatement forget_;
   const offsets::StateStatement forget_versions_;

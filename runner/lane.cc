@@ -74,6 +74,8 @@ void Lane::Run(const std::vector<std::string>& release) {
       verdict = Work({}, policy);  // they may be admitted by now
       continue;
     }
+    // How long to gather is asked when there is something: before a rest it says nothing of then.
+    if (!queue_.Await()) break;
     auto deliveries = queue_.Take(parts_.options.max_batch, parts_.options.max_batch_bytes,
                                   Gathering::For(parts_.options, parts_.in_hand()));
     if (deliveries.empty()) break;

@@ -26,6 +26,8 @@ class LaneQueue {
   // Answers what it does not take: everything, once it was abandoned.
   std::vector<pubsub::AckToken> Push(std::vector<Waiting> waiting);
 
+  // Waits for something to take. False once it is closed and there is nothing more.
+  bool Await();
   // Waits until there is something, then takes what has queued, within the limits (one message
   // at least). Empty = closed and drained.
   std::vector<Waiting> Take(int max_messages, int64_t max_bytes, const Gathering& gathering);

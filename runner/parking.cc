@@ -21,7 +21,7 @@ SELECT message_id, ordering_key, publish_time, attributes, payload
   FROM (SELECT *, row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes
           FROM {state}.parked
          WHERE generation = $1 AND aggregate_key = ANY ($2::text[])
-        WINDOW w AS (PARTITION BY aggregate_key ORDER BY version, event_id)) AS waiting
+        WINDOW w AS (ORDER BY aggregate_key, version, event_id)) AS waiting
  WHERE n <= $3 AND (n = 1 OR bytes <= $4)
  ORDER BY aggregate_key, version, event_id)";
 
