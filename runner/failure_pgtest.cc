@@ -16,6 +16,20 @@ int64_t DeadLetters(GroupWorld& world) {
   return world.Count("SELECT count(*) FROM feed_state.dead_letters");
 }
 
+// A merge, which waits for its predecessor, and runs `sql` first when it is applied.
+std::string MergeRunning(const std::string& sql) {
+  return fmt::format(R"({{"merge":true,"set":{{"a":"ran"}},"sql":"{}"}})", sql);
+}
+
+// Waits until a statement of a lane hangs.
+bool AwaitHanging(GroupWorld& world) {
+  return world.Await([&] {
+    return world.Count(
+               "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND "
+               "datname = current_database()") > 0;
+  });
+}
+
 TEST(Failure, IsolatesPoisonAtEveryPositionOfABatch) {
   for (const int position : {0, 1, 8, 15}) {
     GroupWorld world;
@@ -172,6 +186,59 @@ TEST(Failure, BringsAnEventThatAlwaysTimesOutToTheDeadLetters) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 3);
   EXPECT_EQ(world.Value("SELECT code FROM feed_state.dead_letters"), "EVENT.NEVER_COMMITS");
   EXPECT_EQ(world.Value("SELECT aggregate_key FROM feed_state.dead_letters"), "item/k2");
+}
+
+// Its statement is cancelled by ourselves, again and again, so that the lane ends.
+TEST(Failure, BlamesNoEventForWhatWasCancelledToStop) {
+  GroupWorld world;
+  world.options.transient_tries = 1;
+  world.options.max_attempts = 1;
+  world.drain = Millis(50);
+  world.Publish({{.payload = Running("SELECT pg_sleep(60)")}});
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(AwaitHanging(world));
+  group->Stop();
+  EXPECT_EQ(DeadLetters(world), 0);
+  EXPECT_EQ(world.bus.Backlog(kSubscription), 1);
+}
+
+TEST(Failure, BlamesNoParkedEventForWhatWasCancelledToStop) {
+  GroupWorld world(/*ordered=*/false);
+  world.options.statement_timeout = Millis(500);
+  world.options.transient_tries = 1;
+  world.drain = Millis(50);
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = MergeRunning("SELECT pg_sleep(60)"), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 2, .ordered = false}});
+  // It goes first and alone, then the one behind it is on its own.
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_TRUE(AwaitHanging(world));
+  group->Stop();
+  EXPECT_EQ(DeadLetters(world), 0);
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 2);
+  EXPECT_EQ(world.Count("SELECT version FROM feed_state.parked"), 3);
+}
+
+TEST(Failure, IsolatesPoisonToTheEndWhenItsGroupDrains) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  std::vector<TestEvent> events;
+  for (int i = 0; i < 4; ++i) {
+    events.push_back({.id = "k" + std::to_string(i),
+                      .payload = i == 2 ? Running("DO $$ BEGIN PERFORM pg_sleep(0.1); RAISE "
+                                                  "EXCEPTION 'no' USING ERRCODE = '22000'; END $$")
+                                        : Replace("fine")});
+  }
+  world.Publish(events);
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.failures > 0; }));
+  group->Stop();
+  EXPECT_EQ(world.bus.Backlog(kSubscription), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 3);
+  EXPECT_EQ(DeadLetters(world), 1);
 }
 
 TEST(Failure, TriesAgainWhatFailedInPassing) {

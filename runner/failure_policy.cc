@@ -52,6 +52,7 @@ Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
   }
   if (items.empty()) return Verdict::kDone;
   for (int tries = 0;;) {
+    if (stop_.stop_requested()) return Verdict::kStopped;
     const auto poisoned = std::count_if(items.begin(), items.end(),
                                         [](const Inbound* i) { return i->poison.has_value(); });
     if (!budget_.Allows(static_cast<int>(poisoned))) {
@@ -123,6 +124,11 @@ FailurePolicy::Step FailurePolicy::Judge(const absl::Status& failed, int& tries,
     case postgres::ErrorClass::kInDoubt:
       break;
   }
+  // The statement may have been cancelled by ourselves, so that the lane ends: nobody is to blame.
+  if (stop_.stop_requested()) {
+    verdict = Verdict::kStopped;
+    return Step::kEnd;
+  }
   ++tries;
   const int limit = suspected ? 1 : options_.transient_tries;
   if (tries >= limit && !NobodysFault(failed) && ProbeCommits()) return Step::kBlame;
@@ -175,6 +181,7 @@ Verdict FailurePolicy::ReleaseOne(const std::string& key) {
   ReleaseLimits limits;
   int attempts = 0;
   for (int tries = 0;;) {
+    if (stop_.stop_requested()) return Verdict::kStopped;
     postgres::Connection* const connection = connections_.Get(stop_);
     if (connection == nullptr) return Verdict::kStopped;
     const auto result = batch_.Release(*connection, under_, {key}, limits);

@@ -39,12 +39,13 @@ enum class Verdict {
   kDone,
   kStaleEpoch,  // drop everything that came under this epoch
   kHalted,      // the group can't go on; halt_reason() says why
-  kStopped,     // asked to stop before it was done
+  kStopped,     // given up before it was done; nobody was blamed for it
 };
 
 // Brings a batch to its end, whatever fails (DESIGN §6): transient faults are tried again in place,
 // one in doubt is run again (the inbox settles it), faults of the data are isolated down to the
-// message, faults of the configuration halt the group. Owned by one lane's thread.
+// message, faults of the configuration halt the group. `stop` gives up: no transaction is begun
+// after it. Owned by one lane's thread.
 class FailurePolicy {
  public:
   FailurePolicy(const Batch& batch, ConnectionSource& connections, offsets::GroupEpoch under,

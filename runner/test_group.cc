@@ -77,6 +77,7 @@ std::unique_ptr<Group> GroupWorld::NewGroup(const std::string& instance) {
                                                   .instance = instance,
                                                   .transport = bus,
                                                   .metrics = metrics,
+                                                  .drain = drain,
                                                   .poll = poll,
                                                   .retry_halt = Millis(50),
                                                   .look_for_left = look_for_left});

@@ -48,6 +48,7 @@ class GroupWorld {
   GroupOptions options;  // lanes and the like, for groups made afterwards
   bool may_park = true;
   Millis look_for_left{30'000};
+  Millis drain{8'000};
   Millis poll{50};  // how often a group's thread looks at the epoch
 
   std::unique_ptr<Group> NewGroup(const std::string& instance = "one");
