@@ -1,9 +1,13 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <deque>
 #include <mutex>
+#include <string>
 
 #include "platform/clock.h"
+#include "platform/duration.h"
 
 namespace lockstep::runner {
 
@@ -26,8 +30,23 @@ class DeadLetterBudget {
     if (limit_ > 0) spent_.insert(spent_.end(), count, clock_.Steady());
   }
 
-  int limit() const { return limit_; }
-  Millis window() const { return window_; }
+  // One more would have been too many, and was not written. That stays so until a restart: the
+  // window passes, the mistake does not.
+  void Exceed() {
+    std::lock_guard lock(mu_);
+    exceeded_ = true;
+  }
+  bool exceeded() const {
+    std::lock_guard lock(mu_);
+    return exceeded_;
+  }
+  // For whoever has to cure it.
+  std::string Reason() const {
+    return fmt::format(
+        "more than {} dead letters within {}: look at `lockstepctl dead-letters list`, cure the "
+        "cause, then restart the runner",
+        limit_, FormatDuration(window_));
+  }
 
  private:
   void Forget() {
@@ -37,8 +56,9 @@ class DeadLetterBudget {
   const int limit_;
   const Millis window_;
   const Clock& clock_;
-  std::mutex mu_;
+  mutable std::mutex mu_;
   std::deque<SteadyTime> spent_;
+  bool exceeded_ = false;
 };
 
 }  // namespace lockstep::runner

@@ -150,6 +150,61 @@ TEST(Failure, HaltsForGoodWhenTheDeadLettersRunPastTheirBudget) {
   EXPECT_EQ(world.bus.Backlog(kSubscription), 7);
 }
 
+TEST(Failure, WritesWhatTheBudgetAllowsOfABatchBeforeItHalts) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  world.options.dead_letter_budget = 3;
+  std::vector<TestEvent> events;
+  for (int i = 0; i < 10; ++i) events.push_back({.id = "k" + std::to_string(i), .payload = "bad"});
+  world.Publish(events);
+  for (const int dead : {3, 6, 9}) {  // each restart comes further
+    const auto group = world.NewGroup();
+    ASSERT_TRUE(world.Await([&] { return group->status().state == GroupState::kHalted; }));
+    EXPECT_THAT(group->status().reason, HasSubstr("more than 3 dead letters"));
+    EXPECT_EQ(DeadLetters(world), dead);
+    EXPECT_EQ(world.bus.Backlog(kSubscription), 10 - dead);
+  }
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_TRUE(group->status().ready());
+}
+
+TEST(Failure, GoesOnAfterAMissingTableAlthoughTheBudgetIsSpent) {
+  GroupWorld world;
+  world.options.dead_letter_budget = 1;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a", .payload = "bad"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("ALTER TABLE rm.counters RENAME TO hidden");
+  world.Publish({{.id = "b"}});
+  ASSERT_TRUE(world.Await([&] { return group->status().state == GroupState::kHalted; }));
+  EXPECT_THAT(group->status().reason, HasSubstr("rm.counters"));
+  world.database.Run("ALTER TABLE rm.hidden RENAME TO counters");
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.counters"), 1);
+}
+
+TEST(Failure, LetsNoParkedEventDiePastTheBudget) {
+  GroupWorld world(/*ordered=*/false);
+  world.options.dead_letter_budget = 1;
+  auto group = world.NewGroup();
+  world.Publish(
+      {{.id = "other", .payload = "bad", .ordered = false}, {.version = 1, .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = MergeRunning(kDivide), .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(DeadLetters(world), 1);
+  world.Publish({{.version = 2, .ordered = false}});
+  ASSERT_TRUE(world.Await([&] { return group->status().state == GroupState::kHalted; }));
+  EXPECT_THAT(group->status().reason, HasSubstr("more than 1 dead letters"));
+  EXPECT_EQ(DeadLetters(world), 1);
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items WHERE id = 'k1'"), 2);
+  EXPECT_EQ(world.Count("SELECT version FROM feed_state.parked"), 3);
+  group.reset();
+  group = world.NewGroup();
+  EXPECT_TRUE(world.Await([&] { return DeadLetters(world) == 2; }));
+}
+
 TEST(Failure, LeavesOtherGroupsRunningWhenOneHalts) {
   GroupWorld world;
   ASSERT_TRUE(world.bus.admin()

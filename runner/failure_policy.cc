@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 
@@ -56,10 +55,9 @@ Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
     const auto poisoned = std::count_if(items.begin(), items.end(),
                                         [](const Inbound* i) { return i->poison.has_value(); });
     if (!budget_.Allows(static_cast<int>(poisoned))) {
-      return Halt(fmt::format(
-          "more than {} dead letters within {}: look at `lockstepctl dead-letters list`, cure the "
-          "cause, then restart the runner",
-          budget_.limit(), FormatDuration(budget_.window())));
+      // Those that it still allows are written, or a restart would meet the same batch again.
+      if (items.size() > 1 && budget_.Allows(1)) return Split(items, suspected);
+      return HaltOverBudget();
     }
     postgres::Connection* const connection = connections_.Get(stop_);
     if (connection == nullptr) return Verdict::kStopped;
@@ -159,6 +157,11 @@ Verdict FailurePolicy::Halt(std::string reason) {
   return Verdict::kHalted;
 }
 
+Verdict FailurePolicy::HaltOverBudget() {
+  budget_.Exceed();
+  return Halt(budget_.Reason());
+}
+
 void FailurePolicy::Committed(std::span<Inbound* const> items, const BatchResult& result) {
   budget_.Spend(result.dead);
   for (const Inbound* item : items) {
@@ -209,6 +212,7 @@ Verdict FailurePolicy::ReleaseOne(const std::string& key) {
     if (limits.max_events > 1) {
       limits.max_events /= 2;  // down to the one that is at fault
     } else if (attempts >= options_.max_attempts) {
+      if (!budget_.Allows(1)) return HaltOverBudget();
       limits.kill_first = PoisonOf(result.status());
     }
   }

@@ -70,6 +70,7 @@ class FailurePolicy {
   bool ProbeCommits();
   std::vector<Inbound*> WithoutPoison(std::span<Inbound* const> items);
   Verdict Halt(std::string reason);
+  Verdict HaltOverBudget();
   void Committed(std::span<Inbound* const> items, const BatchResult& result);
 
   const Batch& batch_;

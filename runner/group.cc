@@ -237,9 +237,11 @@ void Group::RunSession(ReadyToRun ready) {
     session_ = nullptr;
   }
   if (!started.ok()) return Wait({false, std::string(MessageOf(started))});
-  if (end != Session::End::kHalted || stop_.stop_requested()) return;
-  for_good_ = !budget_.Allows(1);
-  Wait({true, session->halt_reason()});
+  if (stop_.stop_requested()) return;
+  // Whatever else ended the session, or was in another lane's way.
+  for_good_ = budget_.exceeded();
+  if (for_good_) return Wait({true, budget_.Reason()});
+  if (end == Session::End::kHalted) Wait({true, session->halt_reason()});
 }
 
 // A fault of the connection says nothing about the epoch: the lanes see to that themselves.
