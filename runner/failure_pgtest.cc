@@ -314,6 +314,25 @@ TEST(Failure, TriesAgainWhatFailedInPassing) {
   EXPECT_EQ(DeadLetters(world), 0);
 }
 
+// The poison beside it makes nobody else suspect: what fails in passing keeps all its tries.
+TEST(Failure, DoesNotSuspectABatchOfWhichOneMessageIsRefused) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  world.options.max_attempts = 2;
+  world.database.Run("CREATE SEQUENCE rm.tries");
+  // Fails in passing with the other one, then is through and the other one fails; then once alone.
+  world.Publish({{.id = "a",
+                  .payload = Running("DO $$ BEGIN IF nextval('rm.tries') IN (1, 3) THEN RAISE "
+                                     "EXCEPTION 'no' USING ERRCODE = '40001'; END IF; END $$")},
+                 {.id = "b", .payload = Running(kDivide)}});
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT last_value FROM rm.tries"), 4) << "they came in one batch";
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items WHERE id = 'a'"), 1);
+  EXPECT_EQ(world.Value("SELECT aggregate_key FROM feed_state.dead_letters"), "item/b");
+  EXPECT_EQ(DeadLetters(world), 1);
+}
+
 // The probe commits on a full disk: it needs no new page.
 TEST(Failure, BlamesNobodyForAFullDisk) {
   GroupWorld world;

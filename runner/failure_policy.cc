@@ -78,7 +78,8 @@ Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
         break;
     }
     for (Inbound* item : items) item->attempts += std::max(tries, 1);
-    suspected = suspected || tries > 0;
+    // A refusal names its cause; only faults that should have passed make a batch suspect.
+    suspected = suspected || postgres::Classify(result.status()) != postgres::ErrorClass::kData;
     if (items.size() > 1) return Split(items, suspected);
     // Alone, and without what waits behind it: the fault may be theirs.
     if (limits.max_events > 0) return Process(items, suspected, {.max_events = 0});
