@@ -38,6 +38,10 @@ class Initials : public Projection {
     if (event.aggregate.id == "throws") throw std::runtime_error("no such letter");
     return rows.Increment(0, {event.aggregate.id.substr(0, 1)}, {{"n", "1"}});
   }
+  bool ParksOnGap(const Event& event) const override {
+    if (event.aggregate.id == "throws") throw std::runtime_error("no such letter");
+    return false;
+  }
   std::vector<std::string> OwnTables() const override { return {"x.log"}; }
   bool Writes() const override { return true; }
   absl::Status Write(postgres::Transaction& transaction, std::span<const Event* const> events,
@@ -82,6 +86,8 @@ TEST_F(CodeProjectionTest, FencesWhatItThrows) {
   const auto mapped = group_.projector().Map(Made("throws"));
   EXPECT_THAT(std::string(MessageOf(mapped.status())),
               HasSubstr("projection initials threw: no such letter"));
+  EXPECT_FALSE(group_.projector().ParksOnGap(Made("ant")));
+  EXPECT_TRUE(group_.projector().ParksOnGap(Made("throws")));  // and so keeps its place
   const auto written = group_.TryApply({Made("ant"), Made("bursts")});
   EXPECT_EQ(postgres::Classify(written.status()), postgres::ErrorClass::kData);
   EXPECT_THAT(group_.Rows("SELECT count(*) FROM x.thing"), ElementsAre("0"));

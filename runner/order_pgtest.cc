@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include "offsets/postgres_offset_provider.h"
+#include "runner/batch.h"
 #include "runner/test_group.h"
 
 namespace lockstep::runner {
@@ -167,6 +169,115 @@ TEST(Order, MakesADeadLetterOfAForkedVersion) {
   ASSERT_TRUE(world.AwaitDrained());
   EXPECT_EQ(world.Value("SELECT code FROM feed_state.dead_letters"), "EVENT.VERSION_CONFLICT");
   EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 2);  // it blocks nothing
+}
+
+// A group writes several tables, and only one of them may tell of the conflict.
+TEST(Order, AForkThatDiesHasChangedNothing) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .event_id = Uuid(1)}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 1,
+                  .payload = Running("INSERT INTO rm.history (id, version) VALUES ('side', 1)"),
+                  .event_id = Uuid(2)},
+                 {.version = 2}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT code || blocks FROM feed_state.dead_letters"),
+            "EVENT.VERSION_CONFLICTfalse");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.history WHERE id = 'side'"), 0);
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 2);
+}
+
+// Without following versions there is no row to lock until an aggregate is blocked.
+TEST(Order, TwoThatBlockAnAggregateForTheFirstTimeDoNotOverwriteEachOther) {
+  GroupWorld world(/*ordered=*/false);
+  world.may_park = false;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "other", .payload = "not JSON", .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  // Another instance has parked v7 behind v6, and is about to commit.
+  const auto other = world.database.Connect();
+  auto transaction = other->Begin();
+  ASSERT_TRUE(transaction.ok());
+  ASSERT_TRUE(
+      transaction
+          ->Execute("INSERT INTO feed_state.key_state (generation, aggregate_key, blocked_version, "
+                    "parked) SELECT generation, replace(aggregate_key, 'other', 'k1'), 6, 1 "
+                    "FROM feed_state.key_state")
+          .ok());
+  world.Publish({{.version = 5, .payload = "not JSON", .ordered = false}});
+  ASSERT_TRUE(world.Await([&] {
+    return world.Count(
+               "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+               "AND wait_event_type = 'Lock'") == 1;
+  }));
+  ASSERT_TRUE(transaction->Commit().ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT blocked_version || '/' || parked FROM feed_state.key_state "
+                        "WHERE aggregate_key LIKE '%k1%'"),
+            "5/1");
+}
+
+// More wait than a transaction takes, and what they waited for is over: whatever comes now comes
+// after them.
+TEST(Order, NothingOvertakesWhatIsBeingReleased) {
+  GroupWorld world;
+  world.may_park = false;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1}, {.version = 2, .payload = "not JSON"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  std::vector<TestEvent> behind;
+  for (int v = 3; v <= 1202; ++v) behind.push_back({.version = v});
+  world.Publish(behind);
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(world.Count("SELECT parked FROM feed_state.key_state"), 1200);
+  // As if an operator had discarded v2, and had not yet gone on with the rest.
+  world.database.Run("UPDATE feed_state.key_state SET blocked_version = NULL");
+  world.Publish({{.version = 1203}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == 1203; }));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.history"), 1202);
+  EXPECT_EQ(world.Count(kOutOfOrder), 0);
+  EXPECT_TRUE(
+      world.Await([&] { return world.Count("SELECT count(*) FROM feed_state.parked") == 0; }));
+}
+
+TEST(Order, AReleaseIsBoundedHoweverManyAggregatesAreDue) {
+  GroupWorld world(/*ordered=*/false);
+  {
+    const auto group = world.NewGroup();
+    std::vector<TestEvent> first, late;
+    for (const char* id : {"a", "b", "c"}) {
+      first.push_back({.id = id, .version = 1, .ordered = false});
+      for (int v = 3; v <= 302; ++v) {
+        late.push_back({.id = id, .version = v, .payload = Merge("a", "x"), .ordered = false});
+      }
+    }
+    world.Publish(first);
+    ASSERT_TRUE(world.AwaitDrained());
+    world.Publish(late);
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 900);
+  world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
+  const offsets::StateSchema schema("feed_state");
+  const ConsumerGroup name("feed");
+  const TestProjector projector;
+  offsets::PostgresOffsetProvider offsets(schema);
+  const Batch batch(schema, name, projector, offsets, {});
+  const auto connection = world.database.Connect();
+  const auto under = *offsets::Epochs(schema, name).Load(*connection);
+  const auto keys = *batch.key_states().Releasable(*connection, under.generation, 10);
+  ASSERT_EQ(keys.size(), 3u);
+  const auto released = batch.Release(*connection, under, keys);
+  ASSERT_TRUE(released.ok()) << released.status();
+  EXPECT_EQ(released->released, 500);
+  EXPECT_EQ(released->unfinished.size(), 2u);
+  for (const std::string& key : released->unfinished) {
+    EXPECT_TRUE(batch.Release(*connection, under, {key}).ok());
+  }
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count(kOutOfOrder), 0);
 }
 
 // Two instances meet on the same aggregates, unordered, with every event sent twice.
