@@ -66,8 +66,8 @@ class Projection {
   // Whether Write is wanted at all.
   virtual bool Writes() const { return false; }
   // Runs its own SQL for the batch's events that it wants, after the rows. `suffix` belongs behind
-  // every table's name (a rebuild's shadow slot; else empty). The session has postgres::kPlannedOnce:
-  // SQL that wants other plans says SET LOCAL.
+  // every table's name (a rebuild's shadow slot; else empty). The session has
+  // postgres::kPlannedOnce: SQL that wants other plans says SET LOCAL.
   virtual absl::Status Write(postgres::Transaction&, std::span<const Event* const>,
                              const std::string& suffix) const {
     (void)suffix;
