@@ -29,7 +29,7 @@ class OutboxStoreTest : public OutboxTest, public ::testing::WithParamInterface<
 };
 
 INSTANTIATE_TEST_SUITE_P(Claiming, OutboxStoreTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "AFew" : "Any"; });
+                         [](const auto& form) { return form.param ? "AFew" : "Any"; });
 
 TEST_P(OutboxStoreTest, ClaimsMarksAndIsDone) {
   Enqueue("k", 1);
