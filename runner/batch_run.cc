@@ -186,7 +186,8 @@ absl::Status BatchRun::PlanKeys(BatchResult& result) {
     if (load != loads_.end()) {
       Plan(key);
       if (!track && load->second.events < key.row.parked) HoldBack(key, load->second.last);
-    } else {  // not now: one more transaction takes them
+    } else if (limits_.max_events == 0 || !loads_.empty()) {  // one more transaction takes them
+      // (None anywhere: the count is wrong, and to ask again would never end.)
       if (!track) HoldBack(key, 0);
       result.unfinished.push_back(name);
     }

@@ -242,6 +242,20 @@ TEST(Order, NothingOvertakesWhatIsBeingReleased) {
       world.Await([&] { return world.Count("SELECT count(*) FROM feed_state.parked") == 0; }));
 }
 
+// Somebody deleted them by hand: nothing is looked for again and again.
+TEST(Order, GoesOnWhenWhatIsCountedAsParkedIsNotThere) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("UPDATE feed_state.key_state SET parked = 1");
+  for (int v = 2; v <= 3; ++v) {
+    world.Publish({{.version = v}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+}
+
 TEST(Order, AReleaseIsBoundedHoweverManyAggregatesAreDue) {
   GroupWorld world(/*ordered=*/false);
   {
