@@ -24,10 +24,11 @@ struct Options {
   int memory_events = 0;
   int rounds = 1;
   std::string stream;  // empty = all
+  std::string ids;     // of the full inbox; empty = both kinds
   bool json = false;
 };
 
-// One round of one contest; with a full inbox there is no handler.
+// One round of one contest.
 struct Round {
   double bound = 0, handler = 0;
   RunnerRun run;
@@ -57,8 +58,9 @@ class RunnerBench {
   const nlohmann::ordered_json& results() const { return results_; }
 
  private:
-  Round Measure(RunnerWorld& world, Stream stream, Ids ids, int64_t inbox_rows);
-  void Tell(Stream stream, Ids ids, int64_t inbox_rows, const Rounds& rounds);
+  Round Measure(Stream stream);
+  void Tell(Stream stream, const Rounds& rounds);
+  RunnerRun RunnerAlone(RunnerWorld& world, Stream stream, Ids ids, int64_t inbox_rows);
   template <typename... Words>
   void Say(fmt::format_string<Words...> text, Words&&... words) const {
     if (options_.json) return;
@@ -75,32 +77,33 @@ class RunnerBench {
 
 std::string_view Name(Ids ids) { return ids == Ids::kRandom ? "random" : "time-ordered"; }
 
-Round RunnerBench::Measure(RunnerWorld& world, Stream stream, Ids ids, int64_t inbox_rows) {
+Round RunnerBench::Measure(Stream stream) {
   Round round;
-  world.Reset(inbox_rows, ids);
-  round.bound = RawBound(world, MakeEvents(stream, ids, options_.events, ++seed_));
-  world.Reset(inbox_rows, ids);
-  round.run = ThroughRunner(world, options_.outstanding, emulator_,
-                            MakeEvents(stream, ids, options_.events, ++seed_));
-  if (inbox_rows > 0) return round;
-  world.Reset(0, ids);
-  round.handler = Handler(world, MakeEvents(stream, ids, options_.handler_events, ++seed_));
+  world_.Reset(0, Ids::kRandom);
+  round.bound = RawBound(world_, MakeEvents(stream, Ids::kRandom, options_.events, ++seed_));
+  round.run = RunnerAlone(world_, stream, Ids::kRandom, 0);
+  world_.Reset(0, Ids::kRandom);
+  round.handler =
+      Handler(world_, MakeEvents(stream, Ids::kRandom, options_.handler_events, ++seed_));
   return round;
 }
 
-void RunnerBench::Tell(Stream stream, Ids ids, int64_t inbox_rows, const Rounds& rounds) {
+RunnerRun RunnerBench::RunnerAlone(RunnerWorld& world, Stream stream, Ids ids, int64_t inbox_rows) {
+  world.Reset(inbox_rows, ids);
+  return ThroughRunner(world, options_.outstanding, emulator_,
+                       MakeEvents(stream, ids, options_.events, ++seed_));
+}
+
+void RunnerBench::Tell(Stream stream, const Rounds& rounds) {
   const double rate = Median(rounds, [](const Round& r) { return r.run.rate; });
   const double bound = Median(rounds, [](const Round& r) { return r.bound; });
   const double handler = Median(rounds, [](const Round& r) { return r.handler; });
   const double of_bound = Median(rounds, [](const Round& r) { return r.run.rate / r.bound; });
-  const double times =
-      handler > 0 ? Median(rounds, [](const Round& r) { return r.run.rate / r.handler; }) : 0;
+  const double times = Median(rounds, [](const Round& r) { return r.run.rate / r.handler; });
   const double batch = Median(rounds, [](const Round& r) { return r.run.batch; });
   const double cpu = Median(rounds, [](const Round& r) { return r.run.cpu_us; });
   const int64_t mib = rounds.back().run.peak_kib / 1024;
   results_.push_back({{"stream", Name(stream)},
-                      {"ids", Name(ids)},
-                      {"inbox_rows", inbox_rows},
                       {"events", options_.events},
                       {"rounds", rounds.size()},
                       {"runner_per_s", static_cast<int64_t>(rate)},
@@ -111,43 +114,47 @@ void RunnerBench::Tell(Stream stream, Ids ids, int64_t inbox_rows, const Rounds&
                       {"batch", batch},
                       {"runner_cpu_us", cpu},
                       {"peak_rss_mib", mib}});
-  Say("{:<13} {:<12} inbox {:>9}: runner {:>7.0f}/s  bound {:>7.0f}/s  handler {:>6.0f}/s"
-      "   {:.2f} of the bound, {:.1f}x the handler; batch {:.0f}, {:.1f} us of CPU, RSS {} MiB\n",
-      Name(stream), Name(ids), inbox_rows, rate, bound, handler, of_bound, times, batch, cpu, mib);
+  Say("{:<13}: runner {:>7.0f}/s  bound {:>7.0f}/s  handler {:>6.0f}/s   {:.2f} of the bound, "
+      "{:.1f}x the handler; batch {:.0f}, {:.1f} us of CPU, RSS {} MiB\n",
+      Name(stream), rate, bound, handler, of_bound, times, batch, cpu, mib);
 }
 
 void RunnerBench::Streams() {
   for (const Stream stream : {Stream::kCreate, Stream::kUpdate, Stream::kHotKey}) {
     if (!options_.stream.empty() && options_.stream != Name(stream)) continue;
     Rounds rounds;
-    for (int i = 0; i < options_.rounds; ++i) {
-      rounds.push_back(Measure(world_, stream, Ids::kRandom, 0));
-    }
-    Tell(stream, Ids::kRandom, 0, rounds);
+    for (int i = 0; i < options_.rounds; ++i) rounds.push_back(Measure(stream));
+    Tell(stream, rounds);
   }
 }
 
-// How much of its speed the runner keeps when its inbox is full: empty and full in every round, so
-// that what the machine does meanwhile touches both.
+// How much of its speed the runner keeps when its inbox is full. Empty and full in every round, in
+// turn first and second: what the machine does meanwhile touches both.
 void RunnerBench::FullInbox(Ids ids) {
   RunnerWorld full_world(options_.database, "full_state");
-  Rounds empty, full;
-  std::vector<double> kept, bound_kept;
+  std::vector<double> empty, full, kept;
+  const auto run = [&](bool is_full) {
+    const RunnerRun one = RunnerAlone(is_full ? full_world : world_, Stream::kCreate, ids,
+                                      is_full ? options_.inbox_rows : 0);
+    (is_full ? full : empty).push_back(one.rate);
+  };
   for (int i = 0; i < options_.rounds; ++i) {
-    empty.push_back(Measure(world_, Stream::kCreate, ids, 0));
-    full.push_back(Measure(full_world, Stream::kCreate, ids, options_.inbox_rows));
-    kept.push_back(full.back().run.rate / empty.back().run.rate);
-    bound_kept.push_back(full.back().bound / empty.back().bound);
+    run(/*is_full=*/i % 2 == 1);
+    run(/*is_full=*/i % 2 == 0);
+    kept.push_back(full.back() / empty.back());
   }
   full_world.Reset(0, ids);
-  Tell(Stream::kCreate, ids, 0, empty);
-  Tell(Stream::kCreate, ids, options_.inbox_rows, full);
-  results_.back()["of_empty"] = Median(kept);
-  results_.back()["bound_of_empty"] = Median(bound_kept);
-  results_.back()["of_empty_rounds"] = kept;
-  Say("{} rows in the inbox, {} ids: {:.2f} of the speed with none (bound {:.2f}), least {:.2f}, "
-      "most {:.2f}\n",
-      options_.inbox_rows, Name(ids), Median(kept), Median(bound_kept),
+  results_.push_back({{"ids", Name(ids)},
+                      {"inbox_rows", options_.inbox_rows},
+                      {"events", options_.events},
+                      {"rounds", options_.rounds},
+                      {"empty_per_s", static_cast<int64_t>(Median(empty))},
+                      {"full_per_s", static_cast<int64_t>(Median(full))},
+                      {"of_empty", Median(kept)},
+                      {"of_empty_rounds", kept}});
+  Say("{} rows in the inbox, {} ids: {:.2f} of the speed with none ({:.0f}/s, {:.0f}/s), least "
+      "{:.2f}, most {:.2f}\n",
+      options_.inbox_rows, Name(ids), Median(kept), Median(full), Median(empty),
       *std::min_element(kept.begin(), kept.end()), *std::max_element(kept.begin(), kept.end()));
 }
 
@@ -172,7 +179,9 @@ int Main(const Options& options) {
   RunnerBench bench(options, emulator.address());
   bench.Streams();
   if (options.inbox_rows > 0) {
-    for (const Ids ids : {Ids::kRandom, Ids::kTimeOrdered}) bench.FullInbox(ids);
+    for (const Ids ids : {Ids::kRandom, Ids::kTimeOrdered}) {
+      if (options.ids.empty() || options.ids == Name(ids)) bench.FullInbox(ids);
+    }
   }
   if (options.memory_events > 0) bench.Memory();
   if (options.json) fmt::print("{}\n", bench.results().dump(2));
@@ -193,6 +202,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--inbox-rows", options.inbox_rows, "measure again with so many (10000000)")
       ->capture_default_str();
+  app.add_option("--ids", options.ids, "of that inbox: one kind alone")
+      ->check(CLI::IsMember({"random", "time-ordered"}));
   app.add_option("--outstanding", options.outstanding, "messages in hand")->capture_default_str();
   app.add_option("--memory-events", options.memory_events, "a backlog for the memory (1000000)")
       ->capture_default_str();

@@ -8,6 +8,7 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
+#include "postgres/sql_error.h"
 #include "projections/payload_text.h"
 #include "runner/dead_letter_desk.h"
 #include "runner/failure_policy.h"
@@ -31,6 +32,7 @@ struct Options {
   bool payload = false;
   bool release = false;
   std::string reason;
+  bool accept_missing = false;
 };
 
 // What the commands work on: the runner's state, and the group's declaration where a file has it.
@@ -96,10 +98,25 @@ void PrintTable(const std::vector<DeadLetterRow>& rows, std::FILE* to) {
   }
 }
 
+// At most `limit` of them, and a word on the terminal if there are more.
+absl::StatusOr<std::vector<DeadLetterRow>> Find(const Desk& desk, const DeadLetterFilter& filter,
+                                                int limit, const char* more) {
+  auto found = desk.desk().List(desk.connection(), filter, limit + 1);
+  if (postgres::SqlState(found.status()) == "22P02") {  // of all that is asked for, only ids can be
+    return InvalidArgument("--event: '{}' is not an event id (a UUID)", filter.event_id);
+  }
+  ASSIGN_OR_RETURN(auto rows, std::move(found));
+  if (static_cast<int>(rows.size()) > limit) {
+    rows.resize(static_cast<size_t>(limit));
+    fmt::print(stderr, "These are the first {} of more: {}.\n", limit, more);
+  }
+  return rows;
+}
+
 absl::Status List(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const auto rows,
-                   desk.desk().List(desk.connection(), options.filter, options.limit));
+                   Find(desk, options.filter, options.limit, "--limit shows more"));
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const DeadLetterRow& row : rows) list.push_back(ToJson(row));
   context.Answer(list, [&] {
@@ -161,14 +178,22 @@ absl::StatusOr<std::vector<DeadLetterRow>> Select(const Desk& desk, const Option
   }
   DeadLetterFilter filter = options.filter;
   filter.state = state;
-  ASSIGN_OR_RETURN(auto rows, desk.desk().List(desk.connection(), filter, kMost));
+  ASSIGN_OR_RETURN(auto rows, Find(desk, filter, kMost, "repeat the command for the rest"));
   if (rows.empty()) return NotFound("group '{}' has no such dead letter", desk.group);
   return rows;
 }
 
-// Lockstepctl is nobody's lane: nothing to ack, nothing to count.
-class Silence : public runner::BatchObserver {
-  void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult&) override {}
+// Lockstepctl is nobody's lane: there is nothing to ack. What became of those that waited is told.
+class Released : public runner::BatchObserver {
+ public:
+  int64_t applied = 0;
+  int64_t dead = 0;
+
+ private:
+  void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult& result) override {
+    applied += result.released;
+    dead += result.dead;
+  }
   void OnGivenBack(std::span<runner::Inbound* const>) override {}
   void OnFailure(const absl::Status&, std::span<runner::Inbound* const>) override {}
 };
@@ -191,10 +216,9 @@ class Resolver {
     ASSIGN_OR_RETURN(const offsets::GroupEpoch under, epochs_.Load(*connection));
     ASSIGN_OR_RETURN(const runner::BatchResult result,
                      batch_.Resolve(*connection, under, resolution));
-    Silence silence;
     runner::DeadLetterBudget no_limit(0, Millis(0));
     std::stop_source stop;
-    runner::FailurePolicy policy(batch_, connections_, under, {}, {}, no_limit, silence,
+    runner::FailurePolicy policy(batch_, connections_, under, {}, {}, no_limit, released_,
                                  stop.get_token());
     if (policy.Release(result.unfinished) != runner::Verdict::kDone) {
       return Unavailable(
@@ -204,6 +228,7 @@ class Resolver {
     }
     return absl::OkStatus();
   }
+  const Released& released() const { return released_; }
 
  private:
   const offsets::StateSchema schema_;
@@ -212,6 +237,7 @@ class Resolver {
   const offsets::Epochs epochs_;
   const runner::Batch batch_;
   runner::ConnectionSource connections_;
+  Released released_;
 };
 
 absl::Status Resolve(const Context& context, const Options& options, bool replay) {
@@ -233,16 +259,23 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
   nlohmann::ordered_json done = nlohmann::ordered_json::array();
   nlohmann::ordered_json failed = nlohmann::ordered_json::array();
   for (const DeadLetterRow& row : rows) {
-    const absl::Status resolved = resolver.Resolve(
-        {.id = row.id, .replay = replay, .operator_name = Operator(), .reason = options.reason});
+    const absl::Status resolved = resolver.Resolve({.id = row.id,
+                                                    .replay = replay,
+                                                    .operator_name = Operator(),
+                                                    .reason = options.reason,
+                                                    .accept_missing = options.accept_missing});
     if (resolved.ok()) {
       done.push_back(row.id);
     } else {
       failed.push_back({{"id", row.id}, {"error", MessageOf(resolved)}});
     }
   }
-  context.Answer({{replay ? "replayed" : "discarded", done}, {"failed", failed}}, [&] {
-    fmt::print("{}: {}\n", replay ? "replayed" : "discarded", done.size());
+  const char* const what = replay ? "replayed" : "discarded";
+  const Released& behind = resolver.released();
+  const nlohmann::ordered_json waited = {{"applied", behind.applied}, {"dead", behind.dead}};
+  context.Answer({{what, done}, {"failed", failed}, {"waited", waited}}, [&] {
+    fmt::print("{}: {}; of those that waited behind them {} were applied, {} are dead now\n", what,
+               done.size(), behind.applied, behind.dead);
     for (const auto& failure : failed) {
       fmt::print("failed: {}: {}\n", failure["id"].dump(), failure["error"].get<std::string>());
     }
@@ -309,8 +342,11 @@ void AddDeadLetters(CLI::App& app, Context& context) {
   };
   reason(add("replay", "apply them after all, in order, and what waits behind them",
              [options](const Context& c) { return Resolve(c, *options, true); }));
-  reason(add("discard", "give them up: what waits behind them goes on",
-             [options](const Context& c) { return Resolve(c, *options, false); }));
+  auto* discard = add("discard", "give them up: what waits behind them goes on",
+                      [options](const Context& c) { return Resolve(c, *options, false); });
+  reason(discard);
+  discard->add_flag("--accept-missing", options->accept_missing,
+                    "also where versions before it have not come yet, which are given up too");
   auto* quarantine = add("quarantine", "keep them from every replay; their keys go on waiting",
                          [options](const Context& c) { return Quarantine(c, *options); });
   reason(quarantine);

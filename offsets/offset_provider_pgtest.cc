@@ -185,6 +185,16 @@ TEST(PostgresOffsets, OfADeadInstanceNoLongerHoldTheGroupBack) {
   EXPECT_EQ(store.database_.Query("SELECT message_id FROM st.group_offsets").Text(0, 0), "m9");
 }
 
+// One with a fixed name may come back with fewer lanes.
+TEST(PostgresOffsets, OfALaneThatIsNoMoreDoNotHoldTheGroupBack) {
+  PostgresStore store;
+  for (const auto& offset : {Offset(0, 9, "m9"), Offset(1, 8, "m8"), Offset(2, 1, "m1")}) {
+    ASSERT_TRUE(store.In([&](auto* t) { return store.provider().Save(t, offset); }, true).ok());
+  }
+  store.database_.Run("UPDATE st.instances SET lanes = 2");
+  EXPECT_EQ(store.database_.Query("SELECT message_id FROM st.group_offsets").Text(0, 0), "m8");
+}
+
 TEST(PostgresOffsets, OfALaneWithNothingInHandDoNotHoldTheGroupBack) {
   PostgresStore store;
   const auto save = [&](const LaneOffset& offset) {

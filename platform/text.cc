@@ -3,6 +3,35 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
+
+bool Ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+size_t LengthByLead(unsigned char lead) {
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return 2;
+  if ((lead & 0xF0) == 0xE0) return 3;
+  if (lead >= 0xF0 && lead <= 0xF4) return 4;
+  return 0;
+}
+
+// Bytes of the character that `text` begins with; 0 when that is none.
+size_t CharacterLength(std::string_view text) {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = at(0);
+  const size_t length = LengthByLead(lead);
+  if (length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned char second = length > 1 ? at(1) : 0;
+  // Overlong forms, surrogates, and what lies past U+10FFFF.
+  const bool none = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+                    (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
+  return none ? 0 : length;
+}
+
+}  // namespace
 
 std::string_view Trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -37,10 +66,27 @@ std::string Replace(std::string_view text, char from, char to) {
   return replaced;
 }
 
+bool ValidUtf8(std::string_view text) {
+  if (std::all_of(text.begin(), text.end(), Ascii)) return true;
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string Truncate(std::string_view text, size_t bytes) {
-  if (text.size() <= bytes) return std::string(text);
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
-  return std::string(text.substr(0, bytes));
+  std::string kept;
+  kept.reserve(std::min(text.size(), bytes));
+  while (!text.empty()) {
+    const size_t length = text[0] == '\0' ? 0 : CharacterLength(text);
+    const std::string_view next = length > 0 ? text.substr(0, length) : "?";
+    if (kept.size() + next.size() > bytes) break;
+    kept += next;
+    text.remove_prefix(next.size());
+  }
+  return kept;
 }
 
 }  // namespace lockstep

@@ -12,7 +12,9 @@ std::vector<std::string> SplitList(std::string_view text, char separator);
 std::string ToUpper(std::string_view text);
 std::string Replace(std::string_view text, char from, char to);
 
-// At most `bytes` bytes of valid UTF-8 (a cut never falls inside a character).
+bool ValidUtf8(std::string_view text);
+// At most `bytes` bytes that Postgres takes as text: valid UTF-8 without NUL. A cut never falls
+// inside a character; what is none becomes a question mark.
 std::string Truncate(std::string_view text, size_t bytes);
 
 }  // namespace lockstep

@@ -100,10 +100,9 @@ std::string_view ErrorCode(const absl::Status& status) {
 
 std::string ErrorSummary(const absl::Status& status, std::string_view payload, int max_bytes) {
   // Cut first: a bus may answer with megabytes, and what is cut needs no reading.
-  const std::string words = Truncate(MessageOf(status), static_cast<size_t>(max_bytes));
-  std::string text =
+  const std::string words(MessageOf(status).substr(0, static_cast<size_t>(max_bytes)));
+  const std::string text =
       fmt::format("{}: {}", absl::StatusCodeToString(status.code()), Redact(words, payload));
-  std::erase(text, '\0');  // Postgres's text can't hold it
   return Truncate(text, static_cast<size_t>(max_bytes));
 }
 

@@ -3,46 +3,10 @@
 #include <string_view>
 
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::pubsub {
 namespace {
-
-bool PlainAscii(std::string_view text) {
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x80) return false;
-  }
-  return true;
-}
-
-int Trailing(unsigned char lead) {
-  if (lead < 0x80) return 0;
-  if (lead >= 0xC2 && lead <= 0xDF) return 1;
-  if ((lead & 0xF0) == 0xE0) return 2;
-  if (lead >= 0xF0 && lead <= 0xF4) return 3;
-  return -1;
-}
-
-bool ValidUtf8(std::string_view text) {
-  if (PlainAscii(text)) return true;
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const int trailing = Trailing(lead);
-    if (trailing < 0 || i + static_cast<size_t>(trailing) >= text.size()) return false;
-    for (int k = 1; k <= trailing; ++k) {
-      if ((static_cast<unsigned char>(text[i + static_cast<size_t>(k)]) & 0xC0) != 0x80) {
-        return false;
-      }
-    }
-    const auto second = static_cast<unsigned char>(trailing > 0 ? text[i + 1] : 0);
-    // Overlong forms, surrogates, and what lies past U+10FFFF.
-    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-        (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
-      return false;
-    }
-    i += static_cast<size_t>(trailing) + 1;
-  }
-  return true;
-}
 
 absl::Status CheckAttribute(const std::string& key, const std::string& value) {
   if (key.empty()) return InvalidArgument("an attribute has an empty key");

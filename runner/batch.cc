@@ -16,11 +16,6 @@ constexpr std::string_view kFirstSeen = R"(
 UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
  WHERE group_name = $1 AND slot = $2)";
 
-int64_t CountPoison(std::span<Inbound* const> items) {
-  return std::count_if(items.begin(), items.end(),
-                       [](const Inbound* item) { return item->poison.has_value(); });
-}
-
 bool Before(const Inbound* a, const Inbound* b) {
   return std::tie(a->publish_time, a->message_id) < std::tie(b->publish_time, b->message_id);
 }
@@ -58,7 +53,7 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
                                        const offsets::GroupEpoch& under, const LaneIdentity& lane,
                                        std::span<Inbound* const> items,
                                        const ReleaseLimits& limits) const {
-  BatchResult result;
+  BatchResult result{.began = Clock::System().Steady()};
   result.endings.assign(items.size(), Ending::kDuplicate);
   if (items.empty()) return result;
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.BeginUnchecked(connection, under));
@@ -81,12 +76,8 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
     ASSIGN_OR_RETURN(answer.not_moved, opening_.Lock(transaction, under, run->Chains()));
   }
   run->Locked(std::move(answer.not_moved));
-  const int64_t poisoned = CountPoison(items);
   RETURN_IF_ERROR(run->Finish(result));
-  // That it conflicts is known when all its tables have been written, some of them with effect:
-  // what dies must have changed nothing, or a replay would count it twice.
-  if (CountPoison(items) > poisoned) {
-    result.rolled_back = true;
+  if (result.rolled_back) {
     RETURN_IF_ERROR(transaction.Rollback());
     return result;
   }
@@ -114,13 +105,19 @@ absl::Status Batch::Confirm(postgres::Connection& connection,
 absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
                                            const offsets::GroupEpoch& under,
                                            const std::vector<std::string>& keys,
-                                           const ReleaseLimits& limits) const {
-  BatchResult result;
+                                           const ReleaseLimits& limits, Loaded* loaded) const {
+  BatchResult result{.began = Clock::System().Steady()};
   if (keys.empty()) return result;
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   BatchRun run(*this, transaction, under, limits);
   for (const std::string& key : keys) run.AddKey(key);
-  RETURN_IF_ERROR(run.Finish(result));
+  const absl::Status finished = run.Finish(result);
+  if (loaded != nullptr) *loaded = run.loaded();
+  RETURN_IF_ERROR(finished);
+  if (result.rolled_back) {
+    RETURN_IF_ERROR(transaction.Rollback());
+    return result;
+  }
   result.commit_began = Clock::System().Steady();
   RETURN_IF_ERROR(transaction.Commit());
   return result;
@@ -158,7 +155,7 @@ absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
     run.Add(&item, 0, /*seen=*/false);
   }
   const absl::Status applied = run.Finish(result);
-  if (applied.ok() && result.dead == 0) {
+  if (applied.ok() && !result.rolled_back) {
     RETURN_IF_ERROR(transaction.Commit());
     return result;
   }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <deque>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,7 +32,15 @@ enum class Ending {
   kDead,
 };
 
+// A parked event that can't be applied, and what it dies of.
+struct Condemned {
+  EventId event;
+  Poison poison;
+  int attempts = 0;  // transactions that failed with it
+};
+
 struct BatchResult {
+  SteadyTime began;
   SteadyTime commit_began;                                  // its acks count from here
   std::vector<Ending> endings;                              // one per item, in their order
   int released = 0;                                         // parked events that were applied along
@@ -38,18 +48,27 @@ struct BatchResult {
   std::vector<std::pair<const Inbound*, Ending>> unparked;  // … and those that wait no more
   int gaps = 0;  // of the parked ones, those that miss a predecessor
   int dead = 0;  // released ones included
-  // Rolled back, because items turned out to be poison and such goes back to the bus: they carry it
-  // now, run again without them.
+  // Nothing was committed: events turned out to conflict when some of their tables had been written
+  // (items carry that as their poison now: run them again), or more would be dead than allowed.
   bool rolled_back = false;
+  bool too_many_dead = false;
+  std::optional<Condemned> parked_conflict;  // rolled back for a parked event, alone or too
   // Aggregates with more parked events than one transaction takes: go on with these.
   std::vector<std::string> unfinished;
 };
 
-// How much of what waits a transaction takes along.
+// How much of what waits a transaction takes along, and how many may die in it.
 struct ReleaseLimits {
   int max_events = 500;  // in all; 0 = none, they are answered as unfinished
   int64_t max_bytes = 16 << 20;
-  std::optional<Poison> kill_first;  // the first of them can't be applied: it dies of this
+  std::vector<Condemned> condemned;
+  int max_dead = std::numeric_limits<int>::max();
+};
+
+// The parked events that a transaction took along, whether or not it committed.
+struct Loaded {
+  int events = 0;
+  EventId first;
 };
 
 // Whose offset a batch saves.
@@ -78,7 +97,8 @@ class Batch {
   absl::StatusOr<BatchResult> Release(postgres::Connection& connection,
                                       const offsets::GroupEpoch& under,
                                       const std::vector<std::string>& keys,
-                                      const ReleaseLimits& limits = {}) const;
+                                      const ReleaseLimits& limits = {},
+                                      Loaded* loaded = nullptr) const;
 
   // Ends one dead letter by hand: applies it after all (with its aggregate's lock, in its place in
   // the order), or gives it up so that its successors may go on. What waits behind it is answered

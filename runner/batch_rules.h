@@ -14,7 +14,6 @@ enum class OnGap { kDeclared, kPark, kApply };
 struct BatchRules {
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
-  bool dead_to_pubsub = false;  // what dies goes back to the bus; see DeadLetterTo::kPubsub
 
   // Whether key_state follows every version of the group.
   bool TracksVersions(const projections::Projector& projector) const {

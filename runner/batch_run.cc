@@ -23,8 +23,7 @@ Ending EndingOf(projections::Outcome outcome) {
     case projections::Outcome::kIgnored:
       return Ending::kIgnored;
     case projections::Outcome::kConflict:
-    case projections::Outcome::kForeign:
-      return Ending::kDead;
+    case projections::Outcome::kForeign:  // rolled back
     case projections::Outcome::kApplied:
       break;
   }
@@ -70,7 +69,11 @@ absl::Status BatchRun::Finish(BatchResult& result) {
   if (resolution_ != nullptr) RETURN_IF_ERROR(ResolveDeadLetter());
   RETURN_IF_ERROR(PlanKeys(result));
   Collect(result);
+  result.too_many_dead = static_cast<int64_t>(dead_.size()) > limits_.max_dead;
+  result.rolled_back = result.too_many_dead;
+  if (result.rolled_back) return absl::OkStatus();
   RETURN_IF_ERROR(Apply(result));
+  if (result.rolled_back) return absl::OkStatus();
   RETURN_IF_ERROR(Write(result));
   result.loaded = std::move(loaded_);
   return absl::OkStatus();
@@ -146,9 +149,28 @@ absl::Status BatchRun::ResolveDeadLetter() {
   ASSIGN_OR_RETURN(key.row.blocked, batch_.dead_letters_.Blocking(transaction_, under_.generation,
                                                                   resolved_->aggregate_key));
   if (!resolution_->replay && rules().track_versions) {
+    RETURN_IF_ERROR(CheckNoneIsMissing(key));
     key.row.settled = std::max(key.row.settled.value_or(0), resolved_->event.version);
   }
   return absl::OkStatus();
+}
+
+// To give up a version settles those before it. What is dead or parked among them is at hand all
+// the same; what has not come yet would be given up with it.
+absl::Status BatchRun::CheckNoneIsMissing(const Key& key) {
+  const int64_t version = resolved_->event.version;
+  if (resolution_->accept_missing || !key.row.settled || version <= *key.row.settled + 1) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int64_t at_hand, batch_.dead_letters_.AtHand(
+                                              transaction_, under_.generation,
+                                              resolved_->aggregate_key, *key.row.settled, version));
+  if (at_hand >= version - *key.row.settled - 1) return absl::OkStatus();
+  return FailedPrecondition(
+      "dead letter {} is version {} of {}, and not all versions from {} on have come: discarding "
+      "it "
+      "would give them up too; wait for them, or say --accept-missing",
+      resolution_->id, version, resolved_->aggregate_key, *key.row.settled + 1);
 }
 
 void BatchRun::Plan(Key& key) {
@@ -209,7 +231,8 @@ absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
                    batch_.parking_.Load(transaction_, under_.generation, keys, limits_.max_events,
                                         limits_.max_bytes));
   for (Inbound& item : waiting) {
-    MapParked(item, !loads_.contains(item.aggregate_key));
+    if (++was_loaded_.events == 1) was_loaded_.first = item.event.event_id;
+    MapParked(item);
     loaded_.push_back(std::move(item));
     Inbound* const kept = &loaded_.back();
     Load& load = loads_[kept->aggregate_key];
@@ -227,8 +250,12 @@ absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
 }
 
 // It was mapped when it came; the projection may have changed since.
-void BatchRun::MapParked(Inbound& item, bool first) const {
-  if (first && limits_.kill_first) item.poison = limits_.kill_first;
+void BatchRun::MapParked(Inbound& item) const {
+  for (const Condemned& one : limits_.condemned) {
+    if (one.event != item.event.event_id) continue;
+    item.poison = one.poison;
+    item.attempts = one.attempts;
+  }
   if (!item.poison) Intake::Map(batch_.projector_, item);
 }
 
@@ -301,7 +328,6 @@ absl::Status BatchRun::Apply(BatchResult& result) {
                    Project(batch_.projector_, transaction_, changes, options));
   for (size_t i = 0; i < applied_.size(); ++i) {
     Entry& entry = *applied_[i];
-    End(entry, EndingOf(outcomes[i]), result);
     if (outcomes[i] == projections::Outcome::kConflict) {
       entry.item->poison = Poison{
           "EVENT.VERSION_CONFLICT",
@@ -316,10 +342,15 @@ absl::Status BatchRun::Apply(BatchResult& result) {
           "tell the aggregates (and tenants) apart",
           false};
     } else {
+      End(entry, EndingOf(outcomes[i]), result);
       continue;
     }
-    // Its version is settled by another event, so nothing waits for it.
-    dead_.push_back({entry.item, false});
+    // That is known when its other tables have been written: what dies must have changed nothing,
+    // or a replay would count it twice.
+    result.rolled_back = true;
+    if (entry.parked_before()) {
+      result.parked_conflict = Condemned{entry.item->event.event_id, *entry.item->poison, 1};
+    }
   }
   return absl::OkStatus();
 }

@@ -34,6 +34,7 @@ class BatchRun {
 
   // Locks, decides, applies and writes; fills `result` (whose endings the caller has sized).
   absl::Status Finish(BatchResult& result);
+  Loaded loaded() const { return was_loaded_; }
 
  private:
   static constexpr size_t kFromParking = static_cast<size_t>(-1);
@@ -64,7 +65,8 @@ class BatchRun {
   absl::Status MakeRows();
   void HoldBack(Key& key, int64_t loaded) const;
   void Plan(Key& key);
-  void MapParked(Inbound& item, bool first) const;
+  void MapParked(Inbound& item) const;
+  absl::Status CheckNoneIsMissing(const Key& key);
   absl::Status Apply(BatchResult& result);
   absl::Status Write(BatchResult& result);
   void Collect(BatchResult& result);
@@ -93,6 +95,7 @@ class BatchRun {
     int64_t last = 0;
   };
   std::map<std::string, Load> loads_;
+  Loaded was_loaded_;
 };
 
 }  // namespace lockstep::runner

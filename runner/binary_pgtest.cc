@@ -7,10 +7,12 @@
 
 #include "runner/test_binary_world.h"
 #include "tests/support/free_port.h"
+#include "tests/support/http_get.h"
 
 namespace lockstep::runner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -63,6 +65,49 @@ TEST(RunnerProcess, QuitsAtOnceOnASecondSignal) {
   EXPECT_EQ(runner->Wait(), kQuitAtOnce) << runner->Errors();  // while its transaction still waits
   world.Unblock();
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 0) << "no part of it committed";
+}
+
+// One group whose table is locked, one whose table is missing: neither is the others' business.
+TEST(RunnerProcess, GoesOnWithTheOtherGroupsWhenOneHaltsAndOneIsStuck) {
+  BinaryWorld world;
+  const int port = testing::FreePort();
+  world.http = "{port: " + std::to_string(port) + "}";
+  world.settings = "health: {stuck_after: 1s}\n";
+  world.group_settings = "    statement_timeout: 10m\n";
+  for (const std::string name : {"well", "broken"}) {
+    ASSERT_TRUE(world.transport->admin()
+                    .CreateSubscription({.name = "projects/p/subscriptions/items." + name,
+                                         .topic = world.topic,
+                                         .ordering = true})
+                    .ok());
+    world.group_settings += "  - file: " + name + ".yaml\n";
+    std::ofstream(world.folder + "/" + name + ".yaml")
+        << "group: " << name << "\nsubscription: items." << name
+        << "\nprojections:\n  - name: " << name << "\n    table: rm." << name
+        << "\n    key: id\n    version: version\n    events:\n      ItemChanged: {replace: [a]}\n";
+  }
+  world.database.Run("CREATE TABLE rm.well (id text PRIMARY KEY, version bigint NOT NULL, a text)");
+  world.Block();  // rm.items, the first group's
+  const auto runner = world.Runner();
+  world.Publish("a", 1);
+  ASSERT_TRUE(world.AwaitBlocked()) << runner->Errors();
+  const auto ready = [&](const std::string& query) {
+    return testing::HttpGet("http://127.0.0.1:" + std::to_string(port) + "/readyz" + query);
+  };
+  ASSERT_TRUE(world.Await([&] { return ready("").find("group feed: lane") != std::string::npos; }))
+      << ready("");
+  EXPECT_THAT(ready(""), AllOf(HasSubstr("503 "), HasSubstr("group broken: halted"),
+                               HasSubstr("rm.broken"), HasSubstr("group well: ready")));
+  EXPECT_THAT(ready("?group=feed"), HasSubstr("503 "));
+  EXPECT_THAT(ready("?group=broken"), HasSubstr("503 "));
+  EXPECT_THAT(ready("?group=nobody"), HasSubstr("404 "));
+  EXPECT_THAT(ready("?group=well"), HasSubstr("200 "));
+  world.Publish("a", 2);
+  EXPECT_TRUE(world.Await([&] {
+    return world.Count("SELECT count(*) FROM rm.well WHERE version = 2") == 1;
+  })) << runner->Errors();
+  world.Unblock();
+  EXPECT_TRUE(world.Await([&] { return ready("?group=feed").starts_with("200 "); }));
 }
 
 TEST(RunnerProcess, WorksOffWhatIsThereAndEnds) {

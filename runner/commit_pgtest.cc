@@ -54,5 +54,28 @@ INSTANTIATE_TEST_SUITE_P(Around, CommitLost,
                            return "After";
                          });
 
+// No transaction commits for a while, the probe's neither: that says nothing about the event.
+TEST(CommitRefused, BlamesNoEventForAnOutage) {
+  WireWorld world;
+  CuttingProxy proxy(world.database.url());
+  world.url = proxy.url();
+  world.options.lanes = 1;
+  world.options.transient_tries = 2;
+  world.options.max_attempts = 4;
+  world.database.Run("CREATE TABLE rm.moody (); CREATE SEQUENCE rm.tries");
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  proxy.CutNext(Cut::kBeforeCommit, 1'000);
+  world.Publish({{.payload = Running("DO $$ BEGIN IF EXISTS (SELECT 1 FROM rm.moody) AND "
+                                     "nextval('rm.tries') < 3 THEN RAISE EXCEPTION 'no' USING "
+                                     "ERRCODE = '40001'; END IF; END $$")}});
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.failures >= 6; }));
+  world.database.Run("INSERT INTO rm.moody DEFAULT VALUES");
+  proxy.CutNext(Cut::kBeforeCommit, 0);
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.acks == 1; }));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.dead_letters"), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 1);
+}
+
 }  // namespace
 }  // namespace lockstep::runner

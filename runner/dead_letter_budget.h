@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <string>
 
@@ -19,11 +21,12 @@ class DeadLetterBudget {
   DeadLetterBudget(int limit, Millis window, const Clock& clock = Clock::System())
       : limit_(limit), window_(window), clock_(clock) {}
 
-  // Whether `count` more would still be within it.
-  bool Allows(int count) {
+  // How many more would still be within it.
+  int Left() {
     std::lock_guard lock(mu_);
     Forget();
-    return limit_ <= 0 || static_cast<int>(spent_.size()) + count <= limit_;
+    if (limit_ <= 0) return std::numeric_limits<int>::max();
+    return std::max(0, limit_ - static_cast<int>(spent_.size()));
   }
   void Spend(int count) {
     std::lock_guard lock(mu_);

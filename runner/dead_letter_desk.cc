@@ -19,7 +19,7 @@ constexpr std::string_view kList = "SELECT " LOCKSTEP_DEAD_LETTER_COLUMNS R"(
   FROM {state}.dead_letters d
  WHERE d.group_name = $1
    AND ($2::bigint IS NULL OR d.id = $2)
-   AND ($3 = '' OR d.event_id::text = lower($3))
+   AND ($3 = '' OR d.event_id = nullif($3, '')::uuid)
    AND ($4 = '' OR d.aggregate_key = $4 OR d.ordering_key = $4)
    AND ($5 = '' OR d.code = $5)
    AND ($6 = '' OR d.event_type = $6)

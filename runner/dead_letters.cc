@@ -45,6 +45,15 @@ constexpr std::string_view kBlocking = R"(
 SELECT min(version) FROM {state}.dead_letters
  WHERE generation = $1 AND aggregate_key = $2 AND blocks AND state IN ('dead', 'quarantined'))";
 
+// Versions between two, both left out, that are dead or parked.
+constexpr std::string_view kAtHand = R"(
+SELECT count(*)
+  FROM (SELECT version FROM {state}.dead_letters
+         WHERE generation = $1 AND aggregate_key = $2 AND version > $3 AND version < $4
+         UNION
+        SELECT version FROM {state}.parked
+         WHERE generation = $1 AND aggregate_key = $2 AND version > $3 AND version < $4) AS v)";
+
 constexpr std::string_view kRecord = R"(
 UPDATE {state}.dead_letters SET attempts = attempts + 1, code = $3, reason = $4
  WHERE group_name = $1 AND id = $2 AND state = 'dead')";
@@ -65,6 +74,7 @@ DeadLetters::DeadLetters(const offsets::StateSchema& schema, ConsumerGroup group
       load_(schema, "dead_letter_load", kLoad),
       resolve_(schema, "dead_letter_resolve", kResolve),
       blocking_(schema, "dead_letter_blocking", kBlocking),
+      at_hand_(schema, "dead_letter_at_hand", kAtHand),
       record_(schema, "dead_letter_record", kRecord) {}
 
 absl::Status DeadLetters::Insert(postgres::Transaction& transaction, int generation,
@@ -139,6 +149,16 @@ absl::StatusOr<std::optional<int64_t>> DeadLetters::Blocking(postgres::Transacti
                    transaction.Execute(blocking_, postgres::Params().Add(generation).Add(key)));
   if (least.IsNull(0, 0)) return std::optional<int64_t>();
   return std::optional(least.Int(0, 0));
+}
+
+absl::StatusOr<int64_t> DeadLetters::AtHand(postgres::Transaction& transaction, int generation,
+                                            const std::string& key, int64_t after,
+                                            int64_t before) const {
+  ASSIGN_OR_RETURN(
+      const postgres::Result count,
+      transaction.Execute(at_hand_,
+                          postgres::Params().Add(generation).Add(key).Add(after).Add(before)));
+  return count.Int(0, 0);
 }
 
 absl::Status DeadLetters::Record(postgres::Connection& connection, int64_t id,

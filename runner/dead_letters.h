@@ -22,6 +22,7 @@ struct DeadLetterResolution {
   bool replay = false;  // else it is discarded
   std::string operator_name;
   std::string reason;
+  bool accept_missing = false;  // discarded although versions before it have not come yet
 };
 
 // A dead letter that is being resolved.
@@ -55,6 +56,10 @@ class DeadLetters {
   absl::StatusOr<std::optional<int64_t>> Blocking(postgres::Transaction& transaction,
                                                   int generation, const std::string& key) const;
 
+  // How many versions of the aggregate between these two are dead or parked.
+  absl::StatusOr<int64_t> AtHand(postgres::Transaction& transaction, int generation,
+                                 const std::string& key, int64_t after, int64_t before) const;
+
   // One more try failed.
   absl::Status Record(postgres::Connection& connection, int64_t id, const Poison& poison) const;
 
@@ -64,6 +69,7 @@ class DeadLetters {
   const offsets::StateStatement load_;
   const offsets::StateStatement resolve_;
   const offsets::StateStatement blocking_;
+  const offsets::StateStatement at_hand_;
   const offsets::StateStatement record_;
 };
 

@@ -92,6 +92,44 @@ TEST_F(DeadLettersCtl, ListsAndShowsAndKeepsThePayloadToItself) {
   EXPECT_EQ(world_.Ctl("dead-letters show 4711").status, 1);
 }
 
+TEST_F(DeadLettersCtl, FindsThemByEventAndTypeAndSaysWhenThereAreMore) {
+  const json all = json::parse(world_.Ctl("--json dead-letters list").out);
+  ASSERT_EQ(all.size(), 2u);
+  const std::string event = all[1]["event_id"];
+  const json one = json::parse(world_.Ctl("--json dead-letters list --event " + event).out);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0], all[1]);
+  const std::string type = all[0]["event_type"];
+  EXPECT_EQ(json::parse(world_.Ctl("--json dead-letters list --type " + type).out).size(), 2u);
+  EXPECT_EQ(json::parse(world_.Ctl("--json dead-letters list --type Other").out).size(), 0u);
+
+  const auto nonsense = world_.Ctl("dead-letters list --event nonsense");
+  EXPECT_EQ(nonsense.status, 1);
+  EXPECT_THAT(nonsense.err, HasSubstr("'nonsense' is not an event id"));
+
+  const auto first = world_.Ctl("--json dead-letters list --limit 1");
+  EXPECT_EQ(json::parse(first.out).size(), 1u);
+  EXPECT_THAT(first.err, HasSubstr("the first 1 of more: --limit"));
+  EXPECT_THAT(world_.Ctl("dead-letters list --limit 2").err, Not(HasSubstr("of more")));
+
+  for (const char* command : {"list", "show", "replay", "discard", "quarantine"}) {
+    const auto help = world_.Ctl(std::string("dead-letters ") + command + " --help");
+    EXPECT_EQ(help.status, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr("--group")) << command;
+  }
+}
+
+// What is released by an operator may die in its turn, and the answer says so.
+TEST_F(DeadLettersCtl, TellsWhatBecameOfThoseThatWaited) {
+  world_.database.Run("ALTER TABLE rm.items ADD CONSTRAINT no_v4 CHECK (a <> 'v4')");
+  const json discarded = json::parse(
+      world_.Ctl("--yes --json dead-letters discard --key item/a --reason 'give it up'").out);
+  EXPECT_EQ(discarded["discarded"].size(), 1u);
+  EXPECT_EQ(discarded["waited"]["applied"], 1);
+  EXPECT_EQ(discarded["waited"]["dead"], 1);
+  EXPECT_EQ(Version("a"), 3);
+}
+
 TEST_F(DeadLettersCtl, AsksBeforeItChangesAnythingAndWantsToKnowWhich) {
   const auto unasked = world_.Ctl("dead-letters replay --key item/a");
   EXPECT_EQ(unasked.status, 1);

@@ -28,10 +28,11 @@ class Operator {
     projector_.may_park = world.may_park;
   }
 
-  absl::StatusOr<BatchResult> Resolve(int64_t id, bool replay) {
+  absl::StatusOr<BatchResult> Resolve(int64_t id, bool replay, bool accept_missing = false) {
     const auto under = epochs_.Load(*connection_);
-    auto result =
-        batch_.Resolve(*connection_, *under, {.id = id, .replay = replay, .operator_name = "ann"});
+    auto result = batch_.Resolve(
+        *connection_, *under,
+        {.id = id, .replay = replay, .operator_name = "ann", .accept_missing = accept_missing});
     auto rest = result.ok() ? result->unfinished : std::vector<std::string>();
     while (!rest.empty()) {
       const auto released = batch_.Release(*connection_, *under, rest);
@@ -63,6 +64,45 @@ std::string Curable(const std::string& field) {
   payload.pop_back();
   return payload +
          R"(,"sql":"DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$"})";
+}
+
+// To give one up settles its version and all before it.
+TEST(DeadLetterDiscard, IsRefusedWhileVersionsBeforeItMayStillCome) {
+  GroupWorld world(/*ordered=*/false);
+  const auto group = world.NewGroup();
+  const auto publish = [&](int64_t version, const std::string& payload) {
+    world.Publish({{.version = version, .payload = payload, .ordered = false}});
+    ASSERT_TRUE(world.AwaitDrained());
+  };
+  publish(1, Merge("a", "one"));
+  publish(4, "not json");
+  publish(5, Merge("b", "five"));
+  Operator ann(world);
+  const auto early = ann.Resolve(ann.FirstDead(), false);
+  EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
+  EXPECT_THAT(std::string(MessageOf(early.status())), HasSubstr("--accept-missing"));
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+  // One of them is dead itself: it has come.
+  publish(3, "not json");
+  EXPECT_FALSE(ann.Resolve(ann.FirstDead(), false).ok()) << "version 2 is still missing";
+  publish(2, Merge("a", "two"));
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items"), "5twofive");
+}
+
+TEST(DeadLetterDiscard, GivesUpWhatIsMissingIfTold) {
+  GroupWorld world(/*ordered=*/false);
+  const auto group = world.NewGroup();
+  for (const int64_t version : {1, 3, 4}) {
+    world.Publish({{.version = version,
+                    .payload = version == 3 ? "not json" : Merge("a", "x"),
+                    .ordered = false}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  Operator ann(world);
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), false, /*accept_missing=*/true).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 4);
 }
 
 TEST(DeadLetterReplay, AppliesItAndThenWhatWaitedInOrderWithoutTouchingTheOffset) {

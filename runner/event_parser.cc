@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include "platform/duration.h"
@@ -75,28 +76,37 @@ class Reader {
   Inbound& inbound_;
 };
 
-// Postgres's text holds no NUL; such a value can be neither compared nor kept.
+// Why a message that was kept (parked, dead) was refused, where what was kept does not tell it.
+constexpr char kRefused[] = "lockstep_refused";
+
+// Postgres's text holds no NUL; such a value can be neither compared nor kept. What is kept in its
+// place says so, or it would be applied when it is read again.
 void RefuseNul(Inbound& inbound, Reader& reader) {
+  const auto refuse = [&](std::string reason) {
+    inbound.event.attributes[kRefused] = reason;
+    reader.Fail("EVENT.ATTRIBUTE_INVALID", std::move(reason));
+  };
+  if (const auto kept = inbound.event.attributes.find(kRefused);
+      kept != inbound.event.attributes.end()) {
+    reader.Fail("EVENT.ATTRIBUTE_INVALID", kept->second);
+  }
   const auto clean = [](std::string& text) {
     if (text.find('\0') == std::string::npos) return false;
     for (char& c : text) c = c == '\0' ? '?' : c;
     return true;
   };
-  if (clean(inbound.ordering_key)) {
-    reader.Fail("EVENT.ATTRIBUTE_INVALID", "the ordering key holds a NUL character");
-  }
-  bool bad_name = false;
+  std::string bad_value;
   for (auto& [name, value] : inbound.event.attributes) {
-    if (clean(value)) {
-      reader.Fail("EVENT.ATTRIBUTE_INVALID",
-                  fmt::format("the attribute '{}' holds a NUL character", name.c_str()));
-    }
-    bad_name = bad_name || name.find('\0') != std::string::npos;
+    if (clean(value) && bad_value.empty()) bad_value = name.c_str();
   }
-  if (!bad_name) return;
-  erase_if(inbound.event.attributes,
-           [](const auto& a) { return a.first.find('\0') != std::string::npos; });
-  reader.Fail("EVENT.ATTRIBUTE_INVALID", "an attribute's name holds a NUL character");
+  const auto bad_names = erase_if(inbound.event.attributes, [](const auto& a) {
+    return a.first.find('\0') != std::string::npos;
+  });
+  if (clean(inbound.ordering_key)) refuse("the ordering key holds a NUL character");
+  if (!bad_value.empty()) {
+    refuse(fmt::format("the attribute '{}' holds a NUL character", bad_value));
+  }
+  if (bad_names > 0) refuse("an attribute's name holds a NUL character");
 }
 
 void ReadAggregate(Inbound& inbound, Reader& reader) {
@@ -140,7 +150,9 @@ Inbound EventParser::Parse(pubsub::Delivery delivery, WallTime received_at) {
   if (const std::string* const type = reader.Need("event_type")) event.event_type = *type;
   ReadAggregate(inbound, reader);
   inbound.has_version = reader.Take("version", "a positive whole number", [&](const auto& t) {
-    return ParseInt(t, &event.version) && event.version > 0;
+    // Of the last one there is no next.
+    return ParseInt(t, &event.version) && event.version > 0 &&
+           event.version < std::numeric_limits<int64_t>::max();
   });
   reader.Take("schema_version", "a whole number",
               [&](const auto& t) { return ParseInt(t, &event.schema_version); });

@@ -57,6 +57,7 @@ TEST(EventParser, MakesPoisonOfAMalformedAttribute) {
       {"version", "0"},
       {"version", "1x"},
       {"version", "99999999999999999999"},
+      {"version", "9223372036854775807"},  // there is no next one
       {"schema_version", "one"},
       {"occurred_at", "yesterday"},
       {"content_type", "text/plain"},
@@ -83,6 +84,12 @@ TEST(EventParser, LosesTheNulCharactersThatPostgresCannotKeep) {
     EXPECT_EQ(name.find('\0'), std::string::npos);
     EXPECT_EQ(value.find('\0'), std::string::npos);
   }
+  // As it is kept it looks well, and is still refused when it is read again.
+  message.ordering_key = item.ordering_key;
+  message.attributes = item.event.attributes;
+  const Inbound again = Parse(message);
+  ASSERT_TRUE(again.poison);
+  EXPECT_EQ(again.poison->code, "EVENT.ATTRIBUTE_INVALID");
 }
 
 TEST(EventParser, FillsInWhatCanBeReadOfAPoisonedMessage) {

@@ -43,33 +43,27 @@ Verdict FailurePolicy::Process(std::span<Inbound* const> items) {
 }
 
 Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
-                               const ReleaseLimits& limits) {
+                               ReleaseLimits limits) {
   std::vector<Inbound*> sound;
   if (options_.to_pubsub) {
     sound = WithoutPoison(items);
     items = sound;
   }
   if (items.empty()) return Verdict::kDone;
-  for (int tries = 0;;) {
+  for (Faults faults;;) {
     if (stop_.stop_requested()) return Verdict::kStopped;
-    const auto poisoned = std::count_if(items.begin(), items.end(),
-                                        [](const Inbound* i) { return i->poison.has_value(); });
-    if (!budget_.Allows(static_cast<int>(poisoned))) {
-      // Those that it still allows are written, or a restart would meet the same batch again.
-      if (items.size() > 1 && budget_.Allows(1)) return Split(items, suspected);
-      return HaltOverBudget();
-    }
     postgres::Connection* const connection = connections_.Get(stop_);
     if (connection == nullptr) return Verdict::kStopped;
+    limits.max_dead = budget_.Left();
     const auto result = batch_.Run(*connection, under_, lane_, items, limits);
-    if (result.ok() && result->rolled_back) return Process(items, suspected, limits);
+    if (result.ok() && result->rolled_back) return RunAgain(items, suspected, limits, *result);
     if (result.ok()) {
       Committed(items, *result);
       return Release(result->unfinished);
     }
     observer_.OnFailure(result.status(), items);
     Verdict verdict = Verdict::kDone;
-    switch (Judge(result.status(), tries, suspected, verdict)) {
+    switch (Judge(result.status(), faults, suspected, verdict)) {
       case Step::kAgain:
         continue;
       case Step::kEnd:
@@ -77,7 +71,8 @@ Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
       case Step::kBlame:
         break;
     }
-    for (Inbound* item : items) item->attempts += std::max(tries, 1);
+    const int blamed = Blamed(result.status(), faults);
+    for (Inbound* item : items) item->attempts += blamed;
     // A refusal names its cause; only faults that should have passed make a batch suspect.
     suspected = suspected || postgres::Classify(result.status()) != postgres::ErrorClass::kData;
     if (items.size() > 1) return Split(items, suspected);
@@ -91,6 +86,18 @@ Verdict FailurePolicy::Process(std::span<Inbound* const> items, bool suspected,
     item.poison = PoisonOf(result.status());
     return Process(items, /*suspected=*/false, limits);
   }
+}
+
+Verdict FailurePolicy::RunAgain(std::span<Inbound* const> items, bool suspected,
+                                const ReleaseLimits& limits, const BatchResult& result) {
+  // Those that are still allowed to die are written, or a restart would meet the same batch again.
+  if (result.too_many_dead && items.size() > 1 && limits.max_dead > 0) {
+    return Split(items, suspected);
+  }
+  if (result.too_many_dead && limits.max_events == 0) return HaltOverBudget();
+  // What waits is left to transactions of its own: a fault there is not theirs.
+  const bool alone = result.too_many_dead || result.parked_conflict.has_value();
+  return Process(items, suspected, alone ? ReleaseLimits{.max_events = 0} : limits);
 }
 
 Verdict FailurePolicy::Split(std::span<Inbound* const> items, bool suspected) {
@@ -107,7 +114,7 @@ Verdict FailurePolicy::Split(std::span<Inbound* const> items, bool suspected) {
   return Process(all.subspan(half), suspected, {.max_events = 0});
 }
 
-FailurePolicy::Step FailurePolicy::Judge(const absl::Status& failed, int& tries, bool suspected,
+FailurePolicy::Step FailurePolicy::Judge(const absl::Status& failed, Faults& faults, bool suspected,
                                          Verdict& verdict) {
   if (offsets::IsStaleEpoch(failed)) {
     verdict = Verdict::kStaleEpoch;
@@ -128,12 +135,22 @@ FailurePolicy::Step FailurePolicy::Judge(const absl::Status& failed, int& tries,
     verdict = Verdict::kStopped;
     return Step::kEnd;
   }
-  ++tries;
+  ++faults.in_a_row;
+  faults.against = NobodysFault(failed) ? 0 : faults.against + 1;
   const int limit = suspected ? 1 : options_.transient_tries;
-  if (tries >= limit && !NobodysFault(failed) && ProbeCommits()) return Step::kBlame;
-  if (!SleepUnlessStopped(stop_, options_.retry.Delay(tries, random_()))) return Step::kAgain;
+  if (faults.against >= limit) {
+    if (ProbeCommits()) return Step::kBlame;
+    faults.against = 0;
+  }
+  const Millis pause = options_.retry.Delay(faults.in_a_row, random_());
+  if (!SleepUnlessStopped(stop_, pause)) return Step::kAgain;
   verdict = Verdict::kStopped;
   return Step::kEnd;
+}
+
+int FailurePolicy::Blamed(const absl::Status& failed, Faults& faults) {
+  const int against = std::exchange(faults, {}).against;
+  return postgres::Classify(failed) == postgres::ErrorClass::kData ? 1 : against;
 }
 
 // Whether the database takes a transaction at all.
@@ -183,22 +200,36 @@ Verdict FailurePolicy::Release(const std::vector<std::string>& keys) {
 
 Verdict FailurePolicy::ReleaseOne(const std::string& key) {
   ReleaseLimits limits;
-  int attempts = 0;
-  for (int tries = 0;;) {
+  bool suspected = false;
+  EventId alone;     // the one that failed alone last …
+  int attempts = 0;  // … and how often
+  for (Faults faults;;) {
     if (stop_.stop_requested()) return Verdict::kStopped;
     postgres::Connection* const connection = connections_.Get(stop_);
     if (connection == nullptr) return Verdict::kStopped;
-    const auto result = batch_.Release(*connection, under_, {key}, limits);
+    Loaded loaded;
+    limits.max_dead = budget_.Left();
+    const auto result = batch_.Release(*connection, under_, {key}, limits, &loaded);
+    if (result.ok() && result->parked_conflict) {
+      limits.condemned.push_back(*result->parked_conflict);
+      continue;
+    }
+    if (result.ok() && result->too_many_dead) {
+      if (limits.max_dead > 0 && ReleaseLess(loaded, limits)) continue;
+      return HaltOverBudget();
+    }
     if (result.ok()) {
       Committed({}, *result);
       if (result->unfinished.empty()) return Verdict::kDone;
       limits = {};
-      attempts = tries = 0;
+      faults = {};
+      suspected = false;
       continue;
     }
     observer_.OnFailure(result.status(), {});
+    const bool dies = Condemns(limits, loaded.first);
     Verdict verdict = Verdict::kDone;
-    switch (Judge(result.status(), tries, limits.max_events == 1, verdict)) {
+    switch (Judge(result.status(), faults, suspected && !dies, verdict)) {
       case Step::kAgain:
         continue;
       case Step::kEnd:
@@ -206,17 +237,31 @@ Verdict FailurePolicy::ReleaseOne(const std::string& key) {
       case Step::kBlame:
         break;
     }
-    attempts += std::max(tries, 1);
-    if (limits.kill_first) {
-      return Halt(fmt::format("a dead letter can't be written: {}", MessageOf(result.status())));
+    const int blamed = Blamed(result.status(), faults);
+    suspected = suspected || postgres::Classify(result.status()) != postgres::ErrorClass::kData;
+    if (ReleaseLess(loaded, limits)) continue;
+    if (loaded.events == 0 || dies) {
+      return Halt(fmt::format("parked events of {} can't be {}: {}", key,
+                              dies ? "made dead letters" : "read", MessageOf(result.status())));
     }
-    if (limits.max_events > 1) {
-      limits.max_events /= 2;  // down to the one that is at fault
-    } else if (attempts >= options_.max_attempts) {
-      if (!budget_.Allows(1)) return HaltOverBudget();
-      limits.kill_first = PoisonOf(result.status());
-    }
+    // Others may release the same key: whoever was first before may be gone.
+    attempts = blamed + (loaded.first == alone ? attempts : 0);
+    alone = loaded.first;
+    if (attempts < options_.max_attempts) continue;
+    limits.condemned.push_back({alone, PoisonOf(result.status()), attempts});
   }
+}
+
+// Down to the one that is at fault; false when it is found.
+bool FailurePolicy::ReleaseLess(const Loaded& loaded, ReleaseLimits& limits) {
+  if (loaded.events <= 1) return false;
+  limits.max_events = loaded.events / 2;
+  return true;
+}
+
+bool FailurePolicy::Condemns(const ReleaseLimits& limits, const EventId& event) {
+  return std::any_of(limits.condemned.begin(), limits.condemned.end(),
+                     [&](const Condemned& one) { return one.event == event; });
 }
 
 }  // namespace lockstep::runner

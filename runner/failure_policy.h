@@ -60,13 +60,26 @@ class FailurePolicy {
 
  private:
   enum class Step { kAgain, kBlame, kEnd };
+  // Faults of one batch that should have passed.
+  struct Faults {
+    int in_a_row = 0;
+    int against = 0;  // since the database last refused everybody: these may be the batch's own
+  };
 
   // `suspected`: a part of a batch whose transient faults are its own.
-  Verdict Process(std::span<Inbound* const> items, bool suspected, const ReleaseLimits& limits);
+  Verdict Process(std::span<Inbound* const> items, bool suspected, ReleaseLimits limits);
+  // What was rolled back although nothing failed.
+  Verdict RunAgain(std::span<Inbound* const> items, bool suspected, const ReleaseLimits& limits,
+                   const BatchResult& result);
   Verdict Split(std::span<Inbound* const> items, bool suspected);
   Verdict ReleaseOne(const std::string& key);
+  // Fewer, when several were loaded.
+  static bool ReleaseLess(const Loaded& loaded, ReleaseLimits& limits);
+  static bool Condemns(const ReleaseLimits& limits, const EventId& event);
   // What a failed transaction asks for; at kEnd `verdict` says how it ends.
-  Step Judge(const absl::Status& failed, int& tries, bool suspected, Verdict& verdict);
+  Step Judge(const absl::Status& failed, Faults& faults, bool suspected, Verdict& verdict);
+  // How many failed transactions the blame stands for; the next ones count anew.
+  static int Blamed(const absl::Status& failed, Faults& faults);
   bool ProbeCommits();
   std::vector<Inbound*> WithoutPoison(std::span<Inbound* const> items);
   Verdict Halt(std::string reason);

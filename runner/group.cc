@@ -49,9 +49,7 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
       metrics_(environment.metrics, options_.name),
       budget_(options_.dead_letter_budget, options_.dead_letter_window),
       batch_(schema_, ConsumerGroup(options_.name), *projector_, offsets_,
-             {.on_poison = options_.on_poison,
-              .on_gap = options_.on_gap,
-              .dead_to_pubsub = options_.dead_letter == DeadLetterTo::kPubsub}),
+             {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
       intake_(*projector_, metrics_),
       start_(options_, schema_, *projector_, batch_, epochs_, environment.transport.admin(),
              environment.instance,
@@ -262,9 +260,7 @@ bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before) {
 }
 
 // A runner that ends between settling an event and releasing what waited for it (its drain ran out,
-// it was killed) leaves that due. Every start releases it; while nobody starts, this does. In a
-// transaction like the lanes', so it may meet theirs; what can't be applied is left to the next
-// start.
+// it was killed) leaves that due. Every start releases it; while nobody starts, this does.
 void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under) {
   constexpr int kKeys = 100;
   const SteadyTime now = Clock::System().Steady();
@@ -272,22 +268,14 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::
   next_look_for_left_ = now + environment_.look_for_left;
   const auto keys = batch_.key_states().Releasable(connection, under.generation, kKeys);
   if (!keys.ok() || keys->empty()) return;
-  int events = 0;
-  for (const std::string& key : *keys) {  // one by one: what can't be applied stops its own key
-    const auto released = batch_.Release(connection, under, {key}, ReleaseLimits{});
-    if (!released.ok()) {
-      log::Warning("parked events that are due could not be released",
-                   {{"group", options_.name}, {"error", released.status()}});
-      if (postgres::Classify(released.status()) != postgres::ErrorClass::kData) return;
-      continue;
-    }
-    LogUnparked(options_.name, *released);
-    events += released->released;
+  log::Info("parked events were left due and are released",
+            {{"group", options_.name}, {"aggregates", keys->size()}});
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mu_);
+    session = session_;
   }
-  if (events > 0) {
-    log::Info("released parked events that were left due",
-              {{"group", options_.name}, {"events", events}});
-  }
+  session->Release(*keys);
 }
 
 offsets::InstanceReport Group::Report(int64_t before) {
@@ -303,6 +291,10 @@ offsets::InstanceReport Group::Report(int64_t before) {
                                  .state = StateWord(now, lag.lag, at, environment_.health)};
   for (const LaneStatus& lane : now.lanes) {
     if (!HasWork(lane)) report.idle_lanes.push_back(lane.lane);
+  }
+  // Without a session nothing is in hand: it must not hold back the offset of those that go on.
+  for (int lane = 0; now.lanes.empty() && lane < options_.lanes; ++lane) {
+    report.idle_lanes.push_back(lane);
   }
   if (now.last_commit == WallTime()) return report;
   const auto millis = [](double seconds) { return Millis(static_cast<int64_t>(seconds * 1000)); };

@@ -41,6 +41,7 @@ GroupStart::GroupStart(const GroupOptions& options, const offsets::StateSchema& 
 std::optional<Obstacle> GroupStart::Prepare(postgres::Connection& connection, ReadyToRun& ready) {
   if (auto obstacle = CheckDatabase(connection)) return obstacle;
   if (auto obstacle = LoadEpoch(connection, ready)) return obstacle;
+  if (auto obstacle = CheckDeadLetters()) return obstacle;
   if (auto obstacle = CheckSubscription(ready.under.subscription)) return obstacle;
   if (auto obstacle = witness_.Check(connection, ready.under)) return obstacle;
   if (!ready.under.seek_done) {
@@ -108,6 +109,16 @@ std::optional<Obstacle> GroupStart::LoadEpoch(postgres::Connection& connection,
   return std::nullopt;
 }
 
+// What goes back to the bus settles no version: whatever waits for it would wait for ever.
+std::optional<Obstacle> GroupStart::CheckDeadLetters() const {
+  if (options_.dead_letter != DeadLetterTo::kPubsub || !batch_.tracks_versions()) {
+    return std::nullopt;
+  }
+  return Obstacle{true,
+                  "dead_letter: pubsub leaves gaps, behind which later events of an aggregate park "
+                  "(merge, or on_gap: park) for ever; use dead_letter: postgres, or on_gap: apply"};
+}
+
 std::optional<Obstacle> GroupStart::CheckSubscription(const std::string& name) const {
   const auto subscription = admin_.GetSubscription(name);
   if (absl::IsNotFound(subscription.status())) {
@@ -130,6 +141,12 @@ std::optional<Obstacle> GroupStart::CheckSubscription(const std::string& name) c
   if (options_.dead_letter == DeadLetterTo::kPubsub && subscription->ordering) {
     return Obstacle{true, fmt::format("dead_letter: pubsub works on unordered subscriptions only, "
                                       "and {} is ordered; use dead_letter: postgres",
+                                      name)};
+  }
+  if (options_.dead_letter == DeadLetterTo::kPubsub && subscription->dead_letter_topic.empty()) {
+    return Obstacle{true, fmt::format("dead_letter: pubsub leaves poison to the subscription's own "
+                                      "dead-letter policy, and {} has none: it would come again "
+                                      "for ever; give it one, or use dead_letter: postgres",
                                       name)};
   }
   const Millis window =

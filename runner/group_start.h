@@ -38,6 +38,7 @@ class GroupStart {
   std::optional<Obstacle> CheckDatabase(postgres::Connection& connection) const;
   absl::StatusOr<offsets::WantedSeek> FirstSeek(postgres::Connection& connection) const;
   std::optional<Obstacle> LoadEpoch(postgres::Connection& connection, ReadyToRun& ready) const;
+  std::optional<Obstacle> CheckDeadLetters() const;
   std::optional<Obstacle> CheckSubscription(const std::string& name) const;
 
   const GroupOptions& options_;

@@ -6,6 +6,7 @@
 #include "platform/log.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "postgres/sql_error.h"
 
 namespace lockstep::runner {
 namespace {
@@ -29,13 +30,18 @@ DELETE FROM {state}.row_versions
       AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
     LIMIT $3)))";
 
-// Of instances that are gone; the one that came furthest tells where the group stands.
+// Those that were killed; one that stops says so itself.
+constexpr std::string_view kInstances = R"(
+DELETE FROM {state}.instances
+ WHERE group_name = $1 AND seen_at < now() - interval '1 day')";
+
+// Of lanes that are gone; the one that came furthest tells where the group stands.
 constexpr std::string_view kOffsets = R"(
 DELETE FROM {state}.offsets o
  WHERE o.group_name = $1 AND o.updated_at < now() - interval '1 day'
    AND NOT EXISTS (SELECT 1 FROM {state}.instances i
                     WHERE i.group_name = o.group_name AND i.instance = o.instance
-                      AND i.seen_at > now() - interval '1 day')
+                      AND o.lane < i.lanes)
    AND EXISTS (SELECT 1 FROM {state}.offsets f
                 WHERE f.group_name = o.group_name AND f.publish_time > o.publish_time))";
 
@@ -86,9 +92,19 @@ void InboxCleaner::Round() {
   cleaned_ = std::move(groups);
   next_round_ = now + options_.interval;
   const auto cleaned = CleanOnce(cleaned_);
-  // The groups say it loudly when the database is down; this only comes again later.
-  if (!cleaned.ok()) log::Debug("the inbox was not cleaned", {{"error", cleaned.status()}});
+  if (!cleaned.ok()) Complain(cleaned.status());
   if (cleaned.ok() && *cleaned > 0) log::Info("inbox cleaned", {{"rows", *cleaned}});
+}
+
+// The groups say it loudly when the database is down, and this only comes again later. A right that
+// is missing nobody else says, and the inbox would grow without a bound.
+void InboxCleaner::Complain(const absl::Status& failed) {
+  constexpr char kWhat[] = "the inbox was not cleaned";
+  if (postgres::Classify(failed) == postgres::ErrorClass::kConfiguration) {
+    log::Warning(kWhat, {{"schema", options_.state_schema}, {"error", failed}});
+  } else {
+    log::Debug(kWhat, {{"error", failed}});
+  }
 }
 
 absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention>& groups) {
@@ -100,10 +116,12 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
     ASSIGN_OR_RETURN(const int64_t gone, Repeat(*connection, inbox_, group));
     rows += gone;
     RETURN_IF_ERROR(Repeat(*connection, tombstones_, group).status());
-    RETURN_IF_ERROR(connection
-                        ->Execute(offsets::StateSchema(options_.state_schema).Sql(kOffsets),
-                                  postgres::Params().Add(group.group.value()))
-                        .status());
+    for (const std::string_view sql : {kInstances, kOffsets}) {
+      RETURN_IF_ERROR(connection
+                          ->Execute(offsets::StateSchema(options_.state_schema).Sql(sql),
+                                    postgres::Params().Add(group.group.value()))
+                          .status());
+    }
     ASSIGN_OR_RETURN(const int64_t retired, CleanRetired(*connection, group.group.value()));
     rows += retired;
   }

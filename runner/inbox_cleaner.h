@@ -46,6 +46,7 @@ class InboxCleaner : public Service {
 
  private:
   void Round();
+  void Complain(const absl::Status& failed);
   absl::StatusOr<int64_t> CleanRetired(postgres::Connection& connection, const std::string& group);
   absl::StatusOr<int64_t> Repeat(postgres::Connection& connection,
                                  const postgres::Statement& statement, const InboxRetention& group);

@@ -68,6 +68,16 @@ TEST(KeyPlan, LetsAReplacementThroughAGapAndReleasesWhatItSettles) {
   EXPECT_EQ(planned.row.settled, 5);
 }
 
+TEST(KeyPlan, SkipsADeadVersionOnlyWhenAllBeforeItAreSettled) {
+  constexpr KeyRules kSkipping{.track_versions = true, .park_on_poison = false};
+  const Planned early = Plan({.settled = 1}, {Poisoned(3), Merging(4)}, kSkipping);
+  EXPECT_THAT(early.fates, ElementsAre(kGap, kGap));
+  EXPECT_EQ(early.row.settled, 1);
+  const Planned due = Plan({.settled = 1}, {Merging(2), Poisoned(3), Merging(4)}, kSkipping);
+  EXPECT_THAT(due.fates, ElementsAre(kApply, Fate::kDie, kApply));
+  EXPECT_EQ(due.row.settled, 4);
+}
+
 TEST(KeyPlan, AppliesOlderVersionsForTheGuardToJudge) {
   EXPECT_THAT(Plan({.settled = 9}, {Merging(3)}, kTracking).fates, ElementsAre(kApply));
 }

@@ -53,7 +53,7 @@ SELECT k.aggregate_key
    AND EXISTS (SELECT 1 FROM {state}.parked p
                 WHERE p.generation = k.generation AND p.aggregate_key = k.aggregate_key
                   AND (k.blocked_version IS NULL OR p.version < k.blocked_version)
-                  AND (k.settled_version IS NULL OR p.version <= k.settled_version + 1))
+                  AND (k.settled_version IS NULL OR p.version - 1 <= k.settled_version))
  ORDER BY k.aggregate_key
  LIMIT $2)";
 

@@ -33,8 +33,8 @@ Lane::~Lane() {
   Join();
 }
 
-void Lane::Start(std::vector<std::string> release) {
-  thread_ = std::thread([this, release = std::move(release)] { Run(release); });
+void Lane::Start() {
+  thread_ = std::thread([this] { Run(); });
 }
 
 // What arrives after the lane was given up goes back at once: the receiver still listens.
@@ -60,14 +60,13 @@ void Lane::Join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Lane::Run(const std::vector<std::string>& release) {
+void Lane::Run() {
   FailurePolicy policy(parts_.batch, connections_, parts_.under, {parts_.instance, index_},
                        {.max_attempts = parts_.options.max_attempts,
                         .transient_tries = parts_.options.transient_tries,
                         .to_pubsub = parts_.options.dead_letter == DeadLetterTo::kPubsub},
                        parts_.budget, *this, give_up_.get_token());
-  began_ = Clock::System().Steady();
-  Verdict verdict = policy.Release(release);
+  Verdict verdict = Verdict::kDone;
   while (verdict == Verdict::kDone) {
     if (!held_.empty() && queue_.size() == 0 && !closing_ &&
         !SleepUnlessStopped(give_up_.get_token(), kHeldLook)) {
@@ -76,6 +75,10 @@ void Lane::Run(const std::vector<std::string>& release) {
     }
     // How long to gather is asked when there is something: before a rest it says nothing of then.
     if (!queue_.Await()) break;
+    if (const auto due = queue_.TakeDue(); !due.empty()) {
+      verdict = policy.Release(due);
+      continue;
+    }
     auto deliveries = queue_.Take(parts_.options.max_batch, parts_.options.max_batch_bytes,
                                   Gathering::For(parts_.options, parts_.in_hand()));
     if (deliveries.empty()) break;
@@ -105,11 +108,10 @@ Verdict Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& po
   for (Inbound& item : held) items.push_back(&item);  // they came before
   for (Inbound& item : prepared.events) items.push_back(&item);
   if (parts_.admission != nullptr) Hold(items);
-  began_ = Clock::System().Steady();
   if (defect::On("ack-before-commit")) {
     std::vector<pubsub::AckToken> early;
     for (const Inbound* item : items) early.push_back(item->token);
-    parts_.acks.Ack(std::move(early), began_);
+    parts_.acks.Ack(std::move(early), Clock::System().Steady());
   }
   const Verdict verdict = items.empty() ? Verdict::kDone : policy.Process(items);
   if (verdict == Verdict::kDone) return AckUnapplied(std::move(prepared.to_ack_only));
@@ -139,9 +141,11 @@ void Lane::Hold(std::vector<Inbound*>& items) {
 Verdict Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
   if (tokens.empty()) return Verdict::kDone;
   const SteadyTime asked = Clock::System().Steady();
-  const auto connection = connections_.Try();
-  const absl::Status current =
-      connection.ok() ? parts_.batch.Confirm(**connection, parts_.under) : connection.status();
+  // Waits for a database that is down: given back, they would come again at once.
+  postgres::Connection* const connection = connections_.Get(give_up_.get_token());
+  const absl::Status current = connection != nullptr
+                                   ? parts_.batch.Confirm(*connection, parts_.under)
+                                   : absl::CancelledError("the lane ends");
   if (current.ok()) {
     parts_.acks.Ack(std::move(tokens), asked);
     return Verdict::kDone;
@@ -152,7 +156,7 @@ Verdict Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
 
 void Lane::OnCommitted(std::span<Inbound* const> items, const BatchResult& result) {
   const WallTime now = Clock::System().Now();
-  const auto took = Clock::System().Steady() - began_;
+  const auto took = Clock::System().Steady() - result.began;
   std::vector<pubsub::AckToken> tokens;
   tokens.reserve(items.size());
   const Inbound* newest = nullptr;
@@ -165,7 +169,11 @@ void Lane::OnCommitted(std::span<Inbound* const> items, const BatchResult& resul
   LogUnparked(parts_.options.name, result);
   parts_.acks.Ack(std::move(tokens), result.commit_began);
   parts_.metrics.Committed(items, result, now, std::chrono::duration<double>(took).count());
-  began_ = Clock::System().Steady();
+  {
+    std::lock_guard lock(mu_);
+    last_commit_ = now;  // of parked events that were released, too
+    last_error_.clear();
+  }
   if (newest == nullptr) return;
   if (parts_.witness != nullptr) {
     parts_.witness->Committed(parts_.under, index_, {newest->publish_time, newest->message_id});
@@ -175,9 +183,7 @@ void Lane::OnCommitted(std::span<Inbound* const> items, const BatchResult& resul
   parts_.metrics.OffsetLag(lag);
   LogOffsetSaved(parts_.options.name, *newest, lag, parts_.instance);
   std::lock_guard lock(mu_);
-  last_commit_ = now;
   last_message_id_ = newest->message_id.value();
-  last_error_.clear();
 }
 
 void Lane::OnGivenBack(std::span<Inbound* const> items) {
@@ -191,10 +197,9 @@ void Lane::OnGivenBack(std::span<Inbound* const> items) {
 
 void Lane::OnFailure(const absl::Status& status, std::span<Inbound* const> items) {
   parts_.metrics.Failed();
-  parts_.metrics.OffsetSaved(false);
+  if (!items.empty()) parts_.metrics.OffsetSaved(false);  // a release saves none
   if (offsets::IsStaleEpoch(status)) return;
   LogFailure(parts_.options.name, index_, status, items);
-  began_ = Clock::System().Steady();
   std::lock_guard lock(mu_);
   last_error_ = MessageOf(status);
 }

@@ -51,8 +51,9 @@ class Lane : private BatchObserver {
   Lane(int index, const LaneParts& parts, Ended ended);
   ~Lane() override;
 
-  // `release` is worked off first: aggregates with parked events that are due.
-  void Start(std::vector<std::string> release);
+  void Start();
+  // Aggregates with parked events that are due: they are worked off first.
+  void Release(std::vector<std::string> keys) { queue_.Release(std::move(keys)); }
   void Push(std::vector<LaneQueue::Waiting> deliveries);
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
   void Drop(const std::vector<pubsub::AckToken>& lost);
@@ -67,7 +68,7 @@ class Lane : private BatchObserver {
   LaneStatus status() const;
 
  private:
-  void Run(const std::vector<std::string>& release);
+  void Run();
   void NoteBatch(const std::vector<LaneQueue::Waiting>& deliveries);
   Verdict Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
   void Hold(std::vector<Inbound*>& items);
@@ -83,7 +84,6 @@ class Lane : private BatchObserver {
   LaneQueue queue_;
   std::stop_source give_up_;
   ConnectionSource connections_;
-  SteadyTime began_;           // the transaction under way
   std::vector<Inbound> held_;  // not admitted; the lane's thread's own
   std::atomic<int64_t> in_batch_{0};
   std::atomic<bool> closing_{false};

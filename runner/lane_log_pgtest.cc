@@ -107,7 +107,8 @@ TEST_F(LaneLog, NamesAnEventWhoseTransactionFails) {
 TEST(LaneLogToPubsub, NamesAnEventThatIsGivenBack) {
   ::testing::internal::CaptureStderr();
   {
-    GroupWorld world(/*ordered=*/false);
+    GroupWorld world(/*ordered=*/false, "projects/p/topics/items.feed.dlq");
+    world.may_park = false;
     world.options.dead_letter = DeadLetterTo::kPubsub;
     const auto group = world.NewGroup();
     world.Publish({{.id = "a", .payload = "bad", .event_id = Uuid(7), .ordered = false}});

@@ -1,5 +1,6 @@
 #include "runner/lane_queue.h"
 
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,10 +28,24 @@ std::vector<pubsub::AckToken> LaneQueue::Push(std::vector<Waiting> waiting) {
   return {};
 }
 
+void LaneQueue::Release(std::vector<std::string> keys) {
+  {
+    std::lock_guard lock(mu_);
+    if (abandoned_) return;
+    std::move(keys.begin(), keys.end(), std::back_inserter(due_));
+  }
+  changed_.notify_one();
+}
+
 bool LaneQueue::Await() {
   std::unique_lock lock(mu_);
-  changed_.wait(lock, [&] { return !waiting_.empty() || closed_; });
-  return !waiting_.empty();
+  changed_.wait(lock, [&] { return !waiting_.empty() || !due_.empty() || closed_; });
+  return !waiting_.empty() || !due_.empty();
+}
+
+std::vector<std::string> LaneQueue::TakeDue() {
+  std::lock_guard lock(mu_);
+  return std::exchange(due_, {});
 }
 
 std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_bytes,
@@ -94,6 +109,7 @@ std::vector<pubsub::AckToken> LaneQueue::Abandon() {
     std::lock_guard lock(mu_);
     closed_ = abandoned_ = true;
     rest.swap(waiting_);
+    due_.clear();
   }
   changed_.notify_all();
   return TokensOf(std::move(rest));

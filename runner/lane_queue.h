@@ -5,6 +5,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "platform/clock.h"
@@ -25,9 +26,12 @@ class LaneQueue {
 
   // Answers what it does not take: everything, once it was abandoned.
   std::vector<pubsub::AckToken> Push(std::vector<Waiting> waiting);
+  // Aggregates with parked events that are due, to be worked off before what waits.
+  void Release(std::vector<std::string> keys);
 
   // Waits for something to take. False once it is closed and there is nothing more.
   bool Await();
+  std::vector<std::string> TakeDue();
   // Waits until there is something, then takes what has queued, within the limits (one message
   // at least). Empty = closed and drained.
   std::vector<Waiting> Take(int max_messages, int64_t max_bytes, const Gathering& gathering);
@@ -52,6 +56,7 @@ class LaneQueue {
   mutable std::mutex mu_;
   std::condition_variable changed_;
   std::deque<Waiting> waiting_;
+  std::vector<std::string> due_;
   bool closed_ = false;
   bool abandoned_ = false;
 };

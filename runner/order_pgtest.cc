@@ -125,6 +125,48 @@ TEST(Order, ReleasesWhatAnotherRunnerLeftDueWithoutAStart) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
 }
 
+// By the lanes, so that it is isolated, counted and logged like all else.
+TEST(Order, BlamesWhatAnotherRunnerLeftDueIfItCantBeApplied) {
+  GroupWorld world;
+  world.look_for_left = Millis(100);
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = MergeRunning(kDivide)}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
+  ASSERT_TRUE(world.Await([&] { return world.DeadLetters() == 1; }));
+  EXPECT_TRUE(world.Await([&] { return group->status().counts.dead == 1; }));
+}
+
+// v2's transaction has its place in the order before it commits.
+TEST(Order, AVersionWaitsForItsPredecessorThatAnotherLaneIsApplying) {
+  GroupWorld world(/*ordered=*/false);
+  const auto one = world.NewGroup("one");
+  world.Publish({{.version = 1, .ordered = false}});
+  ASSERT_TRUE(world.AwaitDrained());
+  const auto session = world.database.Connect();
+  auto gate = session->Begin();
+  ASSERT_TRUE(gate->Execute("SELECT pg_advisory_xact_lock(7)").ok());
+  const auto waiting_for = [&](const char* event) {
+    return world.Count(
+        fmt::format("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                    "wait_event_type = 'Lock' AND {}",
+                    event));
+  };
+  world.Publish({{.version = 2,
+                  .payload = MergeRunning("SELECT pg_advisory_xact_lock(7)"),
+                  .ordered = false}});
+  ASSERT_TRUE(world.Await([&] { return waiting_for("wait_event = 'advisory'") == 1; }));
+  // Without a key it goes to the other lane.
+  world.Publish({{.version = 3, .payload = Merge("b", "three"), .ordered = false}});
+  ASSERT_TRUE(world.Await([&] { return waiting_for("wait_event <> 'advisory'") == 1; }));
+  ASSERT_TRUE(gate->Commit().ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT version || b FROM rm.items"), "3three");
+  EXPECT_EQ(one->status().counts.parked, 0);
+}
+
 TEST(Order, ReleasesAQueueThatIsLongerThanOneTransactionTakes) {
   GroupWorld world(/*ordered=*/false);
   const auto group = world.NewGroup();
@@ -216,6 +258,24 @@ TEST(Order, TwoThatBlockAnAggregateForTheFirstTimeDoNotOverwriteEachOther) {
   EXPECT_EQ(world.Value("SELECT blocked_version || '/' || parked FROM feed_state.key_state "
                         "WHERE aggregate_key LIKE '%k1%'"),
             "5/1");
+}
+
+// Readiness goes by it: a long release is progress.
+TEST(Order, ReleasingParkedEventsCountsAsCommitting) {
+  GroupWorld world;
+  auto group = world.NewGroup();
+  world.Publish({{.version = 1}, {.version = 2, .payload = "not JSON"}, {.version = 3}});
+  ASSERT_TRUE(world.AwaitDrained());
+  group.reset();
+  // As if an operator had discarded v2 while nobody ran.
+  world.database.Run("UPDATE feed_state.key_state SET blocked_version = NULL, settled_version = 2");
+  group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == 3; }));
+  EXPECT_TRUE(world.Await([&] {
+    const auto lanes = group->status().lanes;
+    return std::any_of(lanes.begin(), lanes.end(),
+                       [](const LaneStatus& lane) { return lane.last_commit != WallTime(); });
+  }));
 }
 
 // More wait than a transaction takes, and what they waited for is over: whatever comes now comes

@@ -54,10 +54,17 @@ Session::Session(const Parts& parts)
 Session::~Session() { Stop(Millis(0)); }
 
 absl::Status Session::Start(const std::vector<std::string>& release) {
-  std::vector<std::vector<std::string>> shares(lanes_.size());
-  for (const std::string& key : release) shares[LaneFor(key)].push_back(key);
-  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i]->Start(std::move(shares[i]));
+  Release(release);
+  for (const auto& lane : lanes_) lane->Start();
   return receiver_->Start();
+}
+
+void Session::Release(const std::vector<std::string>& keys) {
+  std::vector<std::vector<std::string>> shares(lanes_.size());
+  for (const std::string& key : keys) shares[LaneFor(key)].push_back(key);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!shares[i].empty()) lanes_[i]->Release(std::move(shares[i]));
+  }
 }
 
 size_t Session::LaneFor(const std::string& ordering_key) {

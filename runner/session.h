@@ -39,6 +39,8 @@ class Session : private pubsub::DeliverySink {
 
   // `release`: aggregates with parked events that are due.
   absl::Status Start(const std::vector<std::string>& release);
+  // More of them.
+  void Release(const std::vector<std::string>& keys);
 
   // Waits until the session ends by itself, `stop` is requested or the time is over.
   End WaitFor(Millis time, const std::stop_token& stop);

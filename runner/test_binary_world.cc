@@ -77,8 +77,8 @@ void BinaryWorld::WriteFiles() const {
   std::ofstream(folder + "/feed.yaml") << projection;
   std::ofstream(folder + "/runner.yaml") << fmt::format(
       "database: {}\nstate_schema: feed_state\npubsub: {{project: {}, emulator_host: '{}'}}\n"
-      "http: {{enabled: false}}\n{}groups:\n  - file: feed.yaml\n{}",
-      database_url, project, emulator_host, settings, group_settings);
+      "http: {}\n{}groups:\n  - file: feed.yaml\n{}",
+      database_url, project, emulator_host, http, settings, group_settings);
 }
 
 std::unique_ptr<testing::Process> BinaryWorld::Runner(const std::vector<std::string>& more) {

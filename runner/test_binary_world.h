@@ -24,6 +24,7 @@ class BinaryWorld {
 
   // Settings of the group, as lines of YAML, for runners started afterwards; and of the runner.
   std::string group_settings, settings;
+  std::string http = "{enabled: false}";
   std::string projection;  // the group's file
   std::string database_url, emulator_host;
 

@@ -24,6 +24,10 @@ std::string Running(const std::string& sql) {
   return nlohmann::json({{"sql", sql}, {"set", {{"a", "ran"}}}}).dump();
 }
 
+std::string MergeRunning(const std::string& sql) {
+  return nlohmann::json({{"merge", true}, {"sql", sql}, {"set", {{"a", "ran"}}}}).dump();
+}
+
 pubsub::Message TestEvent::Message() const {
   const size_t hash = std::hash<std::string>()(type + "/" + id);
   pubsub::Message message;
@@ -55,7 +59,7 @@ void PublishAndWait(pubsub::Publisher& publisher, const std::string& topic,
   done->get_future().wait();
 }
 
-GroupWorld::GroupWorld(bool ordered) {
+GroupWorld::GroupWorld(bool ordered, const std::string& dead_letter_topic) {
   options.name = "feed";
   options.subscription = kSubscription;
   options.lanes = 2;
@@ -65,7 +69,10 @@ GroupWorld::GroupWorld(bool ordered) {
   database.Run(TestProjector::kTables);
   EXPECT_TRUE(bus.admin().CreateTopic({.name = kTopic}).ok());
   EXPECT_TRUE(bus.admin()
-                  .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = ordered})
+                  .CreateSubscription({.name = kSubscription,
+                                       .topic = kTopic,
+                                       .ordering = ordered,
+                                       .dead_letter_topic = dead_letter_topic})
                   .ok());
 }
 
@@ -111,6 +118,7 @@ bool GroupWorld::Await(const std::function<bool()>& condition) {
   return true;
 }
 
+int64_t GroupWorld::DeadLetters() { return Count("SELECT count(*) FROM feed_state.dead_letters"); }
 int64_t GroupWorld::Count(const std::string& sql) { return database.QueryInt(sql); }
 std::string GroupWorld::Value(const std::string& sql) {
   const auto rows = database.Query(sql);

@@ -34,6 +34,10 @@ std::string Merge(const std::string& field, const std::string& value);
 // An event whose application runs `sql` first.
 std::string Running(const std::string& sql);
 
+// A merge, which waits for its predecessor, and runs `sql` first when it is applied.
+std::string MergeRunning(const std::string& sql);
+inline constexpr char kDivide[] = "SELECT 1 / 0";
+
 // Publishes and answers when the bus has all of them.
 void PublishAndWait(pubsub::Publisher& publisher, const std::string& topic,
                     std::vector<pubsub::Message> messages);
@@ -42,7 +46,7 @@ void PublishAndWait(pubsub::Publisher& publisher, const std::string& topic,
 // and subscription, and groups on it.
 class GroupWorld {
  public:
-  explicit GroupWorld(bool ordered = true);
+  explicit GroupWorld(bool ordered = true, const std::string& dead_letter_topic = "");
   ~GroupWorld();
 
   GroupOptions options;  // lanes and the like, for groups made afterwards
@@ -59,6 +63,7 @@ class GroupWorld {
   bool AwaitDrained();
   bool Await(const std::function<bool()>& condition);
 
+  int64_t DeadLetters();
   int64_t Count(const std::string& sql);
   std::string Value(const std::string& sql);
 

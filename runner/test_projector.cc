@@ -65,6 +65,7 @@ absl::StatusOr<Outcome> ApplyOne(postgres::Transaction& transaction, const TestC
 absl::StatusOr<std::unique_ptr<Change>> TestProjector::Map(const projections::Event& event) const {
   const auto json = nlohmann::json::parse(event.payload, nullptr, false);
   if (!json.is_object()) return InvalidArgument("the payload is not JSON");
+  if (json.contains("refuse")) return absl::InvalidArgumentError(Text(json, "refuse").value_or(""));
   auto change = std::make_unique<TestChange>();
   change->id = event.aggregate.id;
   change->version = event.version;

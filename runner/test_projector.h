@@ -10,7 +10,8 @@ namespace lockstep::runner {
 
 // A projector for tests, plain enough to be trusted: one table and one counter per aggregate.
 // The payload is JSON: {"set": {"a": "…", "b": "…"}} replaces, with "merge": true it merges;
-// {"ignore": true}; {"sql": "…"} runs a statement first, which is how tests make things fail.
+// {"ignore": true}; {"refuse": "why"} can't be mapped; {"sql": "…"} runs a statement first, which
+// is how tests make things fail.
 class TestProjector : public projections::Projector {
  public:
   static constexpr char kTables[] = R"(

@@ -46,6 +46,22 @@ TEST(Wire, LostAcksBringEverythingAgainAndNothingTwice) {
   EXPECT_EQ(group->status().counts.deliveries, settled + 1);
 }
 
+// The server counts them as outstanding until they come again: with full hands it would send
+// nothing until the leases run out, which here they never do.
+TEST(Wire, AcksThatAreNotTakenInTimeHoldNothingUp) {
+  WireWorld world;
+  world.options.max_outstanding_messages = 4;
+  world.options.ack_fence = Millis(300);
+  world.server.faults().Set({.refuse = 1, .refuse_method = "Acknowledge"});
+  const auto group = world.NewGroup();
+  world.Publish(Events(4, 5));
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.ack_failures > 0; }));
+  world.server.faults().Set({});
+  ASSERT_TRUE(world.Await([&] { return world.Count("SELECT sum(n) FROM rm.counters") == 20; }));
+  ASSERT_TRUE(world.Await([&] { return group->DrainedFor(kQuiet); }));
+  ExpectEachOnce(world, 4, 5);
+}
+
 class WireLeases : public ::testing::TestWithParam<bool> {};
 
 TEST_P(WireLeases, MayRunOutInTheMiddleOfABatch) {

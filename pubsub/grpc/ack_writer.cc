@@ -25,10 +25,11 @@ struct AckWriter::Call {
   Receiver::Done done;
 };
 
-AckWriter::AckWriter(Send send, Millis timeout, Timers& timers, Settled settled)
+AckWriter::AckWriter(Send send, Millis timeout, Timers& timers, Settled settled, Late late)
     : send_(std::move(send)),
       timeout_(timeout),
       settled_(std::move(settled)),
+      late_(std::move(late)),
       retry_{.max_attempts = 0,
              .base = Millis(50),
              .factor = 2,
@@ -82,6 +83,7 @@ std::vector<std::string> AckWriter::TakeRequest(SteadyTime now, Finished& finish
     if (suspects_ > 0 && in_flight_.size() >= std::min(split_, suspects_)) break;
     if (item.deadline <= now) {
       if (suspects_ > 0) --suspects_;
+      if (late_) finished.late.emplace_back(item.id);
       Settle(item, absl::DeadlineExceededError("the server did not take it in time"), finished);
       queue_.pop_front();
       continue;
@@ -193,6 +195,7 @@ void AckWriter::OnRetryTimer() {
 
 void AckWriter::Report(Finished finished) {
   if (!finished.ids.empty()) settled_(finished.ids);
+  if (!finished.late.empty()) late_(std::move(finished.late));
   for (const auto& call : finished.calls) {
     try {
       call->done(std::move(call->results));

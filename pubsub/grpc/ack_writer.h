@@ -27,8 +27,11 @@ class AckWriter {
 
   // Told which ids have a result, before that is reported.
   using Settled = std::function<void(const std::vector<std::string>& ids)>;
+  // Told which ones were given up when their time was over.
+  using Late = std::function<void(std::vector<AckToken> tokens)>;
 
-  AckWriter(Send send, Millis timeout, Timers& timers, Settled settled = nullptr);
+  AckWriter(Send send, Millis timeout, Timers& timers, Settled settled = nullptr,
+            Late late = nullptr);
   ~AckWriter();
 
   void Add(std::vector<AckToken> tokens, Receiver::Done done);
@@ -51,6 +54,7 @@ class AckWriter {
   struct Finished {
     std::vector<std::unique_ptr<Call>> calls;
     std::vector<std::string> ids;
+    std::vector<AckToken> late;
   };
 
   void Settle(Item& item, absl::Status status, Finished& finished);
@@ -66,6 +70,7 @@ class AckWriter {
   const Send send_;
   const Millis timeout_;
   const Settled settled_;
+  const Late late_;
   const RetryPolicy retry_;
   Timers& timers_;
 

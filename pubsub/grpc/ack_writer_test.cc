@@ -12,6 +12,7 @@ namespace lockstep::pubsub::grpc_client {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 std::vector<AckToken> Tokens(const std::vector<std::string>& ids) {
   std::vector<AckToken> tokens;
@@ -113,8 +114,11 @@ TEST_F(AckWriterTest, RetriesAPassingFaultInOrder) {
   EXPECT_THAT(first.get(), ElementsAre("OK", "OK"));
 }
 
-TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTime) {
-  AckWriter writer(Sender(), Millis(100), timers_);
+TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTimeAndTellsWhatItGaveUp) {
+  std::vector<AckToken> late;
+  AckWriter writer(Sender(), Millis(100), timers_, nullptr, [&](std::vector<AckToken> tokens) {
+    late.insert(late.end(), tokens.begin(), tokens.end());
+  });
   auto first = Add(writer, {"a"});
   auto second = Add(writer, {"b"});  // waits behind the first until it is too late
   rpc_.Get(0);
@@ -123,6 +127,8 @@ TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTime) {
   EXPECT_THAT(first.get(), ElementsAre("DEADLINE_EXCEEDED"));
   EXPECT_THAT(second.get(), ElementsAre("DEADLINE_EXCEEDED"));
   EXPECT_EQ(rpc_.count(), 1u);
+  writer.Close();
+  EXPECT_THAT(late, UnorderedElementsAre(AckToken("a"), AckToken("b")));
 }
 
 TEST_F(AckWriterTest, CloseWaitsForARequestThatIsJustSentAgain) {

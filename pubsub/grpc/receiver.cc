@@ -14,6 +14,8 @@ namespace {
 // declaration, which takes the place of ours where it is built in, may be too old for the field.
 constexpr char kProtocolWithPings[] = "\x50\x01";
 
+constexpr Millis kReleaseRpc{5'000};
+
 // The user's code is fenced: what it throws ends here.
 template <typename Function>
 bool Fenced(const char* what, const Function& function) {
@@ -27,6 +29,8 @@ bool Fenced(const char* what, const Function& function) {
   }
   return false;
 }
+
+void Unheard(const std::vector<absl::Status>&) {}
 
 std::vector<AckToken> TokensOf(const std::vector<Delivery>& deliveries) {
   std::vector<AckToken> tokens;
@@ -65,12 +69,15 @@ GrpcReceiver::GrpcReceiver(const ReceiverOptions& options, DeliverySink& sink,
             rpc_.Acknowledge(std::move(ids), timeout, std::move(done));
           },
           options.ack_timeout, client_->timers,
-          [this](const std::vector<std::string>& ids) { leases_.Settled(ids); }),
+          [this](const std::vector<std::string>& ids) { leases_.Settled(ids); },
+          // Until it comes again the server counts it as outstanding, and sends so much less.
+          [this](std::vector<AckToken> late) { releases_.Add(std::move(late), Unheard); }),
+      // A release is never too late, only of no use once the lease has run out.
       releases_(
           [this](std::vector<std::string> ids, Millis timeout, AckRpc::Done done) {
-            rpc_.ModifyDeadline(std::move(ids), 0, timeout, std::move(done));
+            rpc_.ModifyDeadline(std::move(ids), 0, std::min(timeout, kReleaseRpc), std::move(done));
           },
-          options.ack_timeout, client_->timers) {}
+          options.ack_deadline, client_->timers) {}
 
 GrpcReceiver::~GrpcReceiver() { Stop(); }
 
@@ -135,7 +142,7 @@ void GrpcReceiver::HandOver(Receipts::Batch batch) {
   }
   if (!running) {
     // Nobody will look at them: others should have them soon.
-    releases_.Add(TokensOf(batch.held), [](const std::vector<absl::Status>&) {});
+    releases_.Add(TokensOf(batch.held), Unheard);
     return;
   }
   leases_.Add(batch.held, batch.received);
