@@ -307,6 +307,9 @@ TEST(Blame, LetsAParkedEventTryAgainWhatFailedInPassing) {
 
 TEST(Blame, TriesAgainToWriteADeadLetterOfAParkedEvent) {
   GroupWorld world(/*ordered=*/false);
+  world.options.transient_tries = 2;
+  world.options.max_attempts = 2;
+  const std::string never = "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$";
   world.database.Run(R"(
     CREATE SEQUENCE rm.tries;
     CREATE FUNCTION rm.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -317,11 +320,11 @@ TEST(Blame, TriesAgainToWriteADeadLetterOfAParkedEvent) {
   const auto group = world.NewGroup();
   for (const int64_t version : {1, 3, 2}) {
     world.Publish({{.version = version,
-                    .payload = version == 3 ? MergeRunning(kDivide) : Merge("a", "x"),
+                    .payload = version == 3 ? MergeRunning(never) : Merge("a", "x"),
                     .ordered = false}});
     ASSERT_TRUE(world.AwaitDrained());
   }
-  EXPECT_TRUE(world.Await([&] { return world.DeadLetters() == 1; }));
+  EXPECT_TRUE(world.Await([&] { return world.DeadLetters() == 1; })) << group->status().reason;
   EXPECT_TRUE(group->status().ready()) << group->status().reason;
 }
 
