@@ -330,7 +330,9 @@ void AddDeadLetters(CLI::App& app, Context& context) {
       add("list", "what is dead", [options](const Context& c) { return List(c, *options); });
   AddFilter(list, *options);
   list->add_option("--state", options->filter.state, "dead, quarantined, replayed or discarded");
-  list->add_option("--limit", options->limit, "rows at most")->capture_default_str();
+  list->add_option("--limit", options->limit, "rows at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   auto* show =
       add("show", "one of them", [options](const Context& c) { return Show(c, *options); });
   show->add_option("id", options->id, "its number in the list")->required();

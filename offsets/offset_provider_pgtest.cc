@@ -195,6 +195,23 @@ TEST(PostgresOffsets, OfALaneThatIsNoMoreDoNotHoldTheGroupBack) {
   EXPECT_EQ(store.database_.Query("SELECT message_id FROM st.group_offsets").Text(0, 0), "m8");
 }
 
+// It goes on telling that it is there.
+TEST(PostgresOffsets, OfAHaltedInstanceCountOnlyWhereNobodyGoesOn) {
+  PostgresStore store;
+  for (const auto& offset :
+       {Offset(0, 1, "m1", "two"), Offset(1, 2, "m2", "two"), Offset(0, 9, "m9", "one")}) {
+    ASSERT_TRUE(store.In([&](auto* t) { return store.provider().Save(t, offset); }, true).ok());
+  }
+  const auto group_offset = [&] {
+    return std::string(store.database_.Query("SELECT message_id FROM st.group_offsets").Text(0, 0));
+  };
+  EXPECT_EQ(group_offset(), "m1");
+  store.database_.Run("UPDATE st.instances SET state = 'halted' WHERE instance = 'two'");
+  EXPECT_EQ(group_offset(), "m9");
+  store.database_.Run("UPDATE st.instances SET state = 'halted'");
+  EXPECT_EQ(group_offset(), "m1") << "what it had in hand was not applied";
+}
+
 TEST(PostgresOffsets, OfALaneWithNothingInHandDoNotHoldTheGroupBack) {
   PostgresStore store;
   const auto save = [&](const LaneOffset& offset) {

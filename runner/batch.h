@@ -2,7 +2,6 @@
 
 #include <deque>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,7 +51,7 @@ struct BatchResult {
   // (items carry that as their poison now: run them again), or more would be dead than allowed.
   bool rolled_back = false;
   bool too_many_dead = false;
-  std::optional<Condemned> parked_conflict;  // rolled back for a parked event, alone or too
+  std::vector<Condemned> parked_conflicts;  // rolled back for these parked events, alone or too
   // Aggregates with more parked events than one transaction takes: go on with these.
   std::vector<std::string> unfinished;
 };

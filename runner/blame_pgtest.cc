@@ -183,6 +183,25 @@ TEST(Blame, BlamesAParkedEventAndNotTheOneThatReleasesIt) {
   EXPECT_EQ(world.Count("SELECT version FROM feed_state.parked"), 4);
 }
 
+TEST(Blame, BlamesNobodyWhileAResetHoldsTheEpoch) {
+  GroupWorld world;
+  world.options.statement_timeout = Millis(100);
+  world.options.transient_tries = 1;
+  world.options.max_attempts = 1;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  const auto session = world.database.Connect();
+  auto reset = session->Begin();
+  const offsets::Epochs epochs(offsets::StateSchema("feed_state"), ConsumerGroup("feed"));
+  ASSERT_TRUE(epochs.LockExclusively(*reset).ok());
+  world.Publish({{.version = 1}});
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.failures >= 4; }));
+  ASSERT_TRUE(reset->Rollback().ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.DeadLetters(), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 1);
+}
+
 TEST(Blame, CountsEveryFailedTransactionOnce) {
   GroupWorld world;
   world.options.transient_tries = 2;

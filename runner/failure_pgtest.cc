@@ -117,22 +117,6 @@ TEST(Failure, HaltsTheGroupOnAMissingTableAndGoesOnOnceItIsThere) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM rm.counters"), 3);
 }
 
-// It goes on telling that it is there; others must not be measured by where it stopped.
-TEST(Failure, AHaltedGroupHasNothingInHand) {
-  GroupWorld world;
-  const auto group = world.NewGroup();
-  world.Publish({{.id = "a"}});
-  ASSERT_TRUE(world.AwaitDrained());
-  world.database.Run("ALTER TABLE rm.items RENAME TO away");
-  world.Publish({{.id = "b"}});
-  ASSERT_TRUE(world.Await([&] { return group->status().state == GroupState::kHalted; }));
-  EXPECT_TRUE(world.Await([&] {
-    return world.Value("SELECT idle_lanes FROM feed_state.instances") == "{0,1}" &&
-           group->status().state == GroupState::kHalted;
-  }));
-  world.database.Run("ALTER TABLE rm.away RENAME TO items");
-}
-
 TEST(Failure, HaltsForGoodWhenTheDeadLettersRunPastTheirBudget) {
   GroupWorld world;
   world.options.lanes = 1;

@@ -96,7 +96,7 @@ Verdict FailurePolicy::RunAgain(std::span<Inbound* const> items, bool suspected,
   }
   if (result.too_many_dead && limits.max_events == 0) return HaltOverBudget();
   // What waits is left to transactions of its own: a fault there is not theirs.
-  const bool alone = result.too_many_dead || result.parked_conflict.has_value();
+  const bool alone = result.too_many_dead || !result.parked_conflicts.empty();
   return Process(items, suspected, alone ? ReleaseLimits{.max_events = 0} : limits);
 }
 
@@ -153,10 +153,11 @@ int FailurePolicy::Blamed(const absl::Status& failed, Faults& faults) {
   return postgres::Classify(failed) == postgres::ErrorClass::kData ? 1 : against;
 }
 
-// Whether the database takes a transaction at all.
+// Whether the database takes a transaction of this group at all: not while a reset or a swap holds
+// the epoch's lock.
 bool FailurePolicy::ProbeCommits() {
   const auto connection = connections_.Try();
-  if (!connection.ok()) return false;
+  if (!connection.ok() || !batch_.Confirm(**connection, under_).ok()) return false;
   auto probe = (*connection)->Begin();
   if (!probe.ok()) return false;
   // A real transaction id, so that the commit writes something.
@@ -210,8 +211,9 @@ Verdict FailurePolicy::ReleaseOne(const std::string& key) {
     Loaded loaded;
     limits.max_dead = budget_.Left();
     const auto result = batch_.Release(*connection, under_, {key}, limits, &loaded);
-    if (result.ok() && result->parked_conflict) {
-      limits.condemned.push_back(*result->parked_conflict);
+    if (result.ok() && !result->parked_conflicts.empty()) {
+      limits.condemned.insert(limits.condemned.end(), result->parked_conflicts.begin(),
+                              result->parked_conflicts.end());
       continue;
     }
     if (result.ok() && result->too_many_dead) {
@@ -238,12 +240,14 @@ Verdict FailurePolicy::ReleaseOne(const std::string& key) {
         break;
     }
     const int blamed = Blamed(result.status(), faults);
-    suspected = suspected || postgres::Classify(result.status()) != postgres::ErrorClass::kData;
-    if (ReleaseLess(loaded, limits)) continue;
-    if (loaded.events == 0 || dies) {
+    const bool refused = postgres::Classify(result.status()) == postgres::ErrorClass::kData;
+    if (loaded.events == 0 && !refused) continue;  // somebody holds the key
+    if (loaded.events == 0 || (dies && loaded.events == 1)) {
       return Halt(fmt::format("parked events of {} can't be {}: {}", key,
                               dies ? "made dead letters" : "read", MessageOf(result.status())));
     }
+    suspected = suspected || !refused;
+    if (ReleaseLess(loaded, limits)) continue;
     // Others may release the same key: whoever was first before may be gone.
     attempts = blamed + (loaded.first == alone ? attempts : 0);
     alone = loaded.first;

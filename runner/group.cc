@@ -4,10 +4,8 @@
 
 #include "platform/log.h"
 #include "platform/status.h"
-#include "postgres/sql_error.h"
 #include "runner/epoch_log.h"
 #include "runner/health.h"
-#include "runner/lane_log.h"
 
 namespace lockstep::runner {
 namespace {
@@ -222,7 +220,7 @@ void Group::RunSession(ReadyToRun ready) {
   if (started.ok()) {
     SetState(GroupState::kRunning, "");
     while (end == Session::End::kRunning && !stop_.stop_requested()) {
-      if (EpochChanged(ready.under, before) || HasFreshOptions()) break;
+      if (EpochChanged(ready.under, before, *session) || HasFreshOptions()) break;
       end = session->WaitFor(environment_.poll, stop_.get_token());
       NoteTurn();
       metrics_.Refresh(Clock::System().Now());
@@ -243,7 +241,7 @@ void Group::RunSession(ReadyToRun ready) {
 }
 
 // A fault of the connection says nothing about the epoch: the lanes see to that themselves.
-bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before) {
+bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before, Session& session) {
   const auto connection = connections_.Try();
   NoteDatabase(connection.status());
   if (!connection.ok()) return false;
@@ -252,7 +250,7 @@ bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before) {
   NoteDatabase(now.status());
   if (!now.ok()) return false;
   if (now->epoch == under.epoch && now->token == under.token) {
-    ReleaseWhatWasLeft(**connection, under);
+    ReleaseWhatWasLeft(**connection, under, session);
     // A database that went back must not get a checkpoint: the way to a session looks into it.
     return start_.witness().WentBack(**connection) || checkpoints_.Tick(**connection, under);
   }
@@ -261,21 +259,17 @@ bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before) {
 
 // A runner that ends between settling an event and releasing what waited for it (its drain ran out,
 // it was killed) leaves that due. Every start releases it; while nobody starts, this does.
-void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under) {
+void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under,
+                               Session& session) {
   constexpr int kKeys = 100;
   const SteadyTime now = Clock::System().Steady();
-  if (now < next_look_for_left_) return;
+  if (now < next_look_for_left_ || session.releasing()) return;
   next_look_for_left_ = now + environment_.look_for_left;
   const auto keys = batch_.key_states().Releasable(connection, under.generation, kKeys);
   if (!keys.ok() || keys->empty()) return;
   log::Info("parked events were left due and are released",
             {{"group", options_.name}, {"aggregates", keys->size()}});
-  std::shared_ptr<Session> session;
-  {
-    std::lock_guard lock(mu_);
-    session = session_;
-  }
-  session->Release(*keys);
+  session.Release(*keys);
 }
 
 offsets::InstanceReport Group::Report(int64_t before) {
@@ -291,10 +285,6 @@ offsets::InstanceReport Group::Report(int64_t before) {
                                  .state = StateWord(now, lag.lag, at, environment_.health)};
   for (const LaneStatus& lane : now.lanes) {
     if (!HasWork(lane)) report.idle_lanes.push_back(lane.lane);
-  }
-  // Without a session nothing is in hand: it must not hold back the offset of those that go on.
-  for (int lane = 0; now.lanes.empty() && lane < options_.lanes; ++lane) {
-    report.idle_lanes.push_back(lane);
   }
   if (now.last_commit == WallTime()) return report;
   const auto millis = [](double seconds) { return Millis(static_cast<int64_t>(seconds * 1000)); };

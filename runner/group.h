@@ -64,8 +64,9 @@ class Group : public Service {
  private:
   void Run();
   void RunSession(ReadyToRun ready);
-  bool EpochChanged(const offsets::GroupEpoch& under, int64_t before);
-  void ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under);
+  bool EpochChanged(const offsets::GroupEpoch& under, int64_t before, Session& session);
+  void ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under,
+                          Session& session);
   offsets::InstanceReport Report(int64_t before);
   void FollowOptions();
   bool HasFreshOptions() const;

@@ -42,6 +42,11 @@ void Lane::Push(std::vector<LaneQueue::Waiting> deliveries) {
   parts_.acks.GiveBack(queue_.Push(std::move(deliveries)));
 }
 
+void Lane::Release(std::vector<std::string> keys) {
+  due_ += static_cast<int64_t>(keys.size());
+  queue_.Release(std::move(keys));
+}
+
 void Lane::Drop(const std::vector<pubsub::AckToken>& lost) {
   parts_.acks.GiveBack(queue_.DropKeysOf(lost));
 }
@@ -77,11 +82,12 @@ void Lane::Run() {
     if (!queue_.Await()) break;
     if (const auto due = queue_.TakeDue(); !due.empty()) {
       verdict = policy.Release(due);
+      due_ -= static_cast<int64_t>(due.size());
       continue;
     }
     auto deliveries = queue_.Take(parts_.options.max_batch, parts_.options.max_batch_bytes,
                                   Gathering::For(parts_.options, parts_.in_hand()));
-    if (deliveries.empty()) break;
+    if (deliveries.empty()) continue;  // they were lost while they gathered
     NoteBatch(deliveries);
     verdict = Work(std::move(deliveries), policy);
     NoteBatch({});
@@ -140,9 +146,9 @@ void Lane::Hold(std::vector<Inbound*>& items) {
 // Nothing of these commits, so the epoch is asked for: under another one they may be wanted.
 Verdict Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
   if (tokens.empty()) return Verdict::kDone;
-  const SteadyTime asked = Clock::System().Steady();
   // Waits for a database that is down: given back, they would come again at once.
   postgres::Connection* const connection = connections_.Get(give_up_.get_token());
+  const SteadyTime asked = Clock::System().Steady();
   const absl::Status current = connection != nullptr
                                    ? parts_.batch.Confirm(*connection, parts_.under)
                                    : absl::CancelledError("the lane ends");

@@ -53,7 +53,7 @@ class Lane : private BatchObserver {
 
   void Start();
   // Aggregates with parked events that are due: they are worked off first.
-  void Release(std::vector<std::string> keys) { queue_.Release(std::move(keys)); }
+  void Release(std::vector<std::string> keys);
   void Push(std::vector<LaneQueue::Waiting> deliveries);
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
   void Drop(const std::vector<pubsub::AckToken>& lost);
@@ -62,6 +62,7 @@ class Lane : private BatchObserver {
   void GiveUp();  // give back what waits, end the retries
   void Join();
   int64_t in_hand() const { return static_cast<int64_t>(queue_.size()) + in_batch_; }
+  bool releasing() const { return due_ > 0; }
   bool done() const { return done_; }
   int backend_pid() const { return connections_.backend_pid(); }
 
@@ -86,6 +87,7 @@ class Lane : private BatchObserver {
   ConnectionSource connections_;
   std::vector<Inbound> held_;  // not admitted; the lane's thread's own
   std::atomic<int64_t> in_batch_{0};
+  std::atomic<int64_t> due_{0};  // aggregates to release, the one at hand included
   std::atomic<bool> closing_{false};
   std::atomic<bool> done_{false};
 

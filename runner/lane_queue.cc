@@ -51,15 +51,11 @@ std::vector<std::string> LaneQueue::TakeDue() {
 std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_bytes,
                                                 const Gathering& gathering) {
   std::unique_lock lock(mu_);
-  do {
-    changed_.wait(lock, [&] { return !waiting_.empty() || closed_; });
-    if (gathering.linger.count() > 0) {
-      changed_.wait_for(lock, gathering.linger, [&] {
-        return closed_ || waiting_.size() >= static_cast<size_t>(gathering.enough);
-      });
-    }
-    // While they gathered, their leases may have been lost: an empty answer would say "closed".
-  } while (waiting_.empty() && !closed_);
+  if (!waiting_.empty() && gathering.linger.count() > 0) {
+    changed_.wait_for(lock, gathering.linger, [&] {
+      return closed_ || waiting_.size() >= static_cast<size_t>(gathering.enough);
+    });
+  }
   std::vector<Waiting> taken;
   int64_t bytes = 0;
   while (!waiting_.empty() && taken.size() < static_cast<size_t>(max_messages)) {

@@ -32,14 +32,14 @@ class LaneQueue {
   // Waits for something to take. False once it is closed and there is nothing more.
   bool Await();
   std::vector<std::string> TakeDue();
-  // Waits until there is something, then takes what has queued, within the limits (one message
-  // at least). Empty = closed and drained.
+  // Takes what has queued, within the limits, and lets it gather before. Empty when there is
+  // nothing, or no longer: leases may be lost while it gathers.
   std::vector<Waiting> Take(int max_messages, int64_t max_bytes, const Gathering& gathering);
 
   // Takes out every waiting message of the keys that these tokens belong to.
   std::vector<pubsub::AckToken> DropKeysOf(const std::vector<pubsub::AckToken>& lost);
 
-  // Nothing more will come: Take drains what is there, then answers empty.
+  // Nothing more will come.
   void Close();
   // Takes out everything that waits, closes, and takes nothing any more.
   std::vector<pubsub::AckToken> Abandon();

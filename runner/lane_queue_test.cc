@@ -56,18 +56,27 @@ TEST(LaneQueue, TakesWhatThereIsWhenTheTimeToGatherIsOver) {
   EXPECT_THAT(Tokens(queue.Take(9, 100, {.linger = Millis(1), .enough = 3})), ElementsAre("1"));
 }
 
-// An empty batch would tell the lane that its work is over.
-TEST(LaneQueue, WaitsForMoreWhenWhatGatheredWasLost) {
+TEST(LaneQueue, AnswersNothingWhenWhatGatheredWasLost) {
   LaneQueue queue;
   Push(queue, {Waiting("1", "a")});
-  std::thread loses([&] {
-    std::this_thread::sleep_for(Millis(50));  // it gathers by then …
-    queue.DropKeysOf({pubsub::AckToken("1")});
-    std::this_thread::sleep_for(Millis(700));  // … and no longer
-    Push(queue, {Waiting("2", "b")});
-  });
-  EXPECT_THAT(Tokens(queue.Take(9, 100, {.linger = Millis(500), .enough = 9})), ElementsAre("2"));
-  loses.join();
+  queue.DropKeysOf({pubsub::AckToken("1")});
+  EXPECT_THAT(queue.Take(9, 100, {.linger = Millis(60'000), .enough = 9}), IsEmpty());
+  Push(queue, {Waiting("2", "b")});
+  EXPECT_TRUE(queue.Await()) << "it is not closed";
+}
+
+TEST(LaneQueue, WakesForWhatIsDueAndHasItFirst) {
+  LaneQueue queue;
+  std::thread later([&] { queue.Release({"item/a"}); });
+  EXPECT_TRUE(queue.Await());
+  later.join();
+  EXPECT_THAT(queue.TakeDue(), ElementsAre("item/a"));
+  EXPECT_THAT(queue.TakeDue(), IsEmpty());
+  queue.Release({"item/b"});
+  queue.Close();
+  EXPECT_TRUE(queue.Await()) << "what is in hand is finished";
+  queue.Abandon();
+  EXPECT_FALSE(queue.Await());
 }
 
 // 1,024 on four lanes: a lane's share is 256.
@@ -112,8 +121,9 @@ TEST(LaneQueue, DrainsAfterItWasClosed) {
   LaneQueue queue;
   Push(queue, {Waiting("1", "a")});
   queue.Close();
+  EXPECT_TRUE(queue.Await());
   EXPECT_THAT(Tokens(queue.Take(9, 100, {})), ElementsAre("1"));
-  EXPECT_THAT(queue.Take(9, 100, {}), IsEmpty());
+  EXPECT_FALSE(queue.Await());
 }
 
 TEST(LaneQueue, TakesNothingOnceItWasAbandoned) {
@@ -130,7 +140,7 @@ TEST(LaneQueue, TakesNothingOnceItWasAbandoned) {
 
 TEST(LaneQueue, WakesAWaitingTakerWhenItIsAbandoned) {
   LaneQueue queue;
-  std::thread taker([&] { EXPECT_THAT(queue.Take(9, 100, {}), IsEmpty()); });
+  std::thread taker([&] { EXPECT_FALSE(queue.Await()); });
   queue.Abandon();
   taker.join();
 }

@@ -139,6 +139,33 @@ TEST(Order, BlamesWhatAnotherRunnerLeftDueIfItCantBeApplied) {
   EXPECT_TRUE(world.Await([&] { return group->status().counts.dead == 1; }));
 }
 
+// --once and a rebuild end when a group is drained.
+TEST(Order, AGroupThatReleasesParkedEventsIsNotDrained) {
+  GroupWorld world;
+  {
+    const auto group = world.NewGroup();
+    world.Publish({{.version = 1}});
+    ASSERT_TRUE(world.AwaitDrained());
+    world.Publish({{.version = 3, .payload = MergeRunning("SELECT pg_advisory_xact_lock(7)")}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
+  const auto session = world.database.Connect();
+  auto gate = session->Begin();
+  ASSERT_TRUE(gate->Execute("SELECT pg_advisory_xact_lock(7)").ok());
+  const auto group = world.NewGroup("another");
+  ASSERT_TRUE(world.Await([&] {
+    return world.Count(
+               "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+               "AND wait_event_type = 'Lock'") == 1;
+  }));
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  EXPECT_FALSE(group->DrainedFor(Millis(0)));
+  ASSERT_TRUE(gate->Commit().ok());
+  EXPECT_TRUE(world.Await([&] { return group->DrainedFor(Millis(0)); }));
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+}
+
 // v2's transaction has its place in the order before it commits.
 TEST(Order, AVersionWaitsForItsPredecessorThatAnotherLaneIsApplying) {
   GroupWorld world(/*ordered=*/false);

@@ -200,7 +200,11 @@ int64_t Session::InHand() const {
   return sum;
 }
 
-bool Session::idle() const { return InHand() == 0; }
+bool Session::releasing() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->releasing(); });
+}
+
+bool Session::idle() const { return InHand() == 0 && !releasing(); }
 
 Millis Session::quiet() const {
   return std::chrono::duration_cast<Millis>(Clock::System().Steady() - last_delivery_.load());

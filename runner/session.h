@@ -41,6 +41,7 @@ class Session : private pubsub::DeliverySink {
   absl::Status Start(const std::vector<std::string>& release);
   // More of them.
   void Release(const std::vector<std::string>& keys);
+  bool releasing() const;
 
   // Waits until the session ends by itself, `stop` is requested or the time is over.
   End WaitFor(Millis time, const std::stop_token& stop);

@@ -1,8 +1,11 @@
--- A lane counts while its instance is seen and still has it: one with a fixed name may come back with
--- fewer lanes, and the offsets of the others would hold the group's back for ever.
+-- A lane counts while its instance is seen, works and still has it: one with a fixed name may come back
+-- with fewer lanes, and one that halts or waits stands still; neither must hold back the offset of those
+-- that go on.
 CREATE OR REPLACE VIEW group_offsets AS
 WITH lanes AS (
-  SELECT o.*, coalesce(i.seen_at > now() - interval '1 minute' AND o.lane < i.lanes, false) AS live,
+  SELECT o.*,
+         coalesce(i.seen_at > now() - interval '1 minute' AND o.lane < i.lanes
+                  AND i.state NOT IN ('halted', 'waiting'), false) AS live,
          coalesce(o.lane = ANY (i.idle_lanes), false) AS idle
     FROM offsets o
     LEFT JOIN instances i USING (group_name, instance))
