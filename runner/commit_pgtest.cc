@@ -61,7 +61,7 @@ TEST(CommitRefused, BlamesNoEventForAnOutage) {
   world.url = proxy.url();
   world.options.lanes = 1;
   world.options.transient_tries = 2;
-  world.options.max_attempts = 4;
+  world.options.max_attempts = 6;
   world.database.Run("CREATE TABLE rm.moody (); CREATE SEQUENCE rm.tries");
   const auto group = world.NewGroup();
   ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
