@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <memory>
@@ -57,8 +58,12 @@ std::string_view Name(Level level) {
   return "error";
 }
 
+// What a terminal would act on, and what is no text.
+bool Control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 bool NeedsQuotes(std::string_view value) {
-  return value.empty() || value.find_first_of(" \t\r\n\"=\\") != std::string_view::npos;
+  return value.empty() || value.find_first_of(" \"=\\") != std::string_view::npos ||
+         std::any_of(value.begin(), value.end(), Control);
 }
 
 void AppendValue(std::string& line, std::string_view value) {
@@ -81,7 +86,11 @@ void AppendValue(std::string& line, std::string_view value) {
         line += "\\r";
         break;
       default:
-        line += c;
+        if (Control(c)) {
+          fmt::format_to(std::back_inserter(line), "\\x{:02x}", c);
+        } else {
+          line += c;
+        }
     }
   }
   line += '"';

@@ -40,6 +40,15 @@ TEST(Log, LeavesOutAFieldThatHasNoValue) {
   EXPECT_NE(line.find(" group=g\n"), std::string::npos) << line;
 }
 
+// A value may come from anywhere, and a terminal does what control characters say.
+TEST(Log, WritesNoControlCharacters) {
+  Configure({});
+  ::testing::internal::CaptureStderr();
+  Info("a", {{"group", std::string("b\0c", 3)}, {"reason", "\x1b[2J\n"}});
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(line.find(R"( group="b\x00c" reason="\x1b[2J\n")"), std::string::npos) << line;
+}
+
 int LinesOf(const std::string& text, const std::string& part) {
   int lines = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++lines;

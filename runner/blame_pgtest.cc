@@ -156,8 +156,8 @@ TEST(Blame, BlamesNobodyForAFullDisk) {
   world.database.Run("CREATE SEQUENCE rm.tries");
   // And what fails in passing afterwards has all its tries.
   world.Publish({{.payload = Running("DO $$ DECLARE n int := nextval('rm.tries'); BEGIN "
-                                     "IF n < 10 THEN RAISE EXCEPTION 'no' USING ERRCODE = CASE "
-                                     "WHEN n < 8 THEN '53100' ELSE '40001' END; END IF; END $$")}});
+                                     "IF n < 7 THEN RAISE EXCEPTION 'no' USING ERRCODE = CASE "
+                                     "WHEN n < 5 THEN '53100' ELSE '40001' END; END IF; END $$")}});
   const auto group = world.NewGroup();
   ASSERT_TRUE(world.AwaitDrained());
   EXPECT_EQ(world.Count("SELECT sum(n) FROM rm.counters"), 1);
