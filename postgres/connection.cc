@@ -67,8 +67,8 @@ std::string ConnectionString(const ConnectionOptions& options) {
 }
 
 // The caller's settings, whatever the server or the role says. DateStyle and TimeZone make
-// timestamps readable by Result::Time. A statement must see what was committed before it, not before
-// its transaction: the epoch is read after its lock was waited for.
+// timestamps readable by Result::Time. A statement must see what was committed before it, not
+// before its transaction: the epoch is read after its lock was waited for.
 std::string SessionSettings(const ConnectionOptions& options) {
   return fmt::format(
       "{}SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "offsets/postgres_offset_provider.h"
+#include "runner/test_direct_batch.h"
 #include "runner/test_group.h"
 
 namespace lockstep::runner {
@@ -363,22 +363,16 @@ TEST(Blame, CondemnsAParkedEventAndNotWhicheverIsFirst) {
     }
   }
   world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
-  const offsets::StateSchema schema("feed_state");
-  const ConsumerGroup name("feed");
-  const TestProjector projector;
-  offsets::PostgresOffsetProvider offsets(schema);
-  const Batch batch(schema, name, projector, offsets, {});
-  const auto connection = world.database.Connect();
-  const auto under = *offsets::Epochs(schema, name).Load(*connection);
+  const DirectBatch direct(world);
   const EventId fourth(world.Value("SELECT event_id FROM feed_state.parked WHERE version = 4"));
   const ReleaseLimits one_of_two{.max_events = 1,
                                  .condemned = {{fourth, {"EVENT.REFUSED_BY_DATABASE", "no"}, 5}}};
   Loaded loaded;
-  ASSERT_TRUE(batch.Release(*connection, under, {"item/k1"}, one_of_two, &loaded).ok());
+  ASSERT_TRUE(direct.Release({"item/k1"}, one_of_two, &loaded).ok());
   EXPECT_EQ(loaded.events, 1);
   EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
   EXPECT_EQ(world.DeadLetters(), 0);
-  ASSERT_TRUE(batch.Release(*connection, under, {"item/k1"}, one_of_two, &loaded).ok());
+  ASSERT_TRUE(direct.Release({"item/k1"}, one_of_two, &loaded).ok());
   EXPECT_EQ(loaded.first, fourth);
   EXPECT_EQ(world.Count("SELECT version FROM feed_state.dead_letters WHERE attempts = 5"), 4);
 }

@@ -37,6 +37,10 @@ std::string Running(const std::string& sql);
 // A merge, which waits for its predecessor, and runs `sql` first when it is applied.
 std::string MergeRunning(const std::string& sql);
 inline constexpr char kDivide[] = "SELECT 1 / 0";
+// How often an older version was applied after a newer one.
+inline constexpr char kOutOfOrder[] =
+    "SELECT count(*) FROM (SELECT version < lag(version) OVER (PARTITION BY id ORDER BY seq) AS bad"
+    " FROM rm.history) h WHERE bad";
 
 // Publishes and answers when the bus has all of them.
 void PublishAndWait(pubsub::Publisher& publisher, const std::string& topic,
