@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <mutex>
 
 #include "pubsub/grpc/ends_early.h"
 #include "pubsub/grpc/fake_ack_rpc.h"
@@ -115,8 +116,10 @@ TEST_F(AckWriterTest, RetriesAPassingFaultInOrder) {
 }
 
 TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTimeAndTellsWhatItGaveUp) {
+  std::mutex mu;
   std::vector<AckToken> late;
   AckWriter writer(Sender(), Millis(100), timers_, nullptr, [&](std::vector<AckToken> tokens) {
+    std::scoped_lock lock(mu);
     late.insert(late.end(), tokens.begin(), tokens.end());
   });
   auto first = Add(writer, {"a"});
@@ -128,6 +131,7 @@ TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTimeAndTellsWhatItGaveUp) {
   EXPECT_THAT(second.get(), ElementsAre("DEADLINE_EXCEEDED"));
   EXPECT_EQ(rpc_.count(), 1u);
   writer.Close();
+  std::scoped_lock lock(mu);
   EXPECT_THAT(late, UnorderedElementsAre(AckToken("a"), AckToken("b")));
 }
 
