@@ -10,6 +10,7 @@
 #include "projections/descriptors.h"
 #include "projections/explain.h"
 #include "projections/group_file.h"
+#include "projections/payload_text.h"
 #include "projections/schema_diff.h"
 #include "projections/test_group.h"
 
@@ -61,6 +62,23 @@ TEST(Ddl, InfersTypes) {
       "CREATE TABLE x.\"Odd Name\" (\n  id uuid NOT NULL,\n  u numeric(20,0),\n  l bigint[],\n"
       "  m jsonb,\n  at timestamptz,\n  raw bytea,\n  flag boolean,\n  n bigint,\n  s text,\n"
       "  v bigint NOT NULL,\n  gone timestamptz,\n  PRIMARY KEY (id)\n);\n");
+}
+
+// What `lockstepctl dead-letters show --payload` prints.
+TEST(PayloadText, DecodesProtobufWithTheMessageThatTheFileNames) {
+  const GroupProjector projector(Plan(LOCKSTEP_EXAMPLES "/engagement/engagement.yaml"));
+  const std::string liked =
+      "\x0a\x01"
+      "a\x12\x01v";
+  const auto text = [&](const std::string& type, const std::string& payload,
+                        const std::string& content_type) {
+    return PayloadAsJson(projector, MakeEvent(type, "a/v", 1, payload, content_type));
+  };
+  EXPECT_EQ(text("engagement.events.Liked", liked, "application/protobuf"),
+            R"({"user_id":"a","video_id":"v"})");
+  EXPECT_EQ(text("engagement.events.Liked", "\xff", "application/protobuf"), std::nullopt);
+  EXPECT_EQ(text("engagement.events.Unknown", liked, "application/protobuf"), std::nullopt);
+  EXPECT_EQ(text("engagement.events.Unknown", "{}", "application/json"), "{}");
 }
 
 TEST(Explain, SaysWhatAnEventWouldWrite) {

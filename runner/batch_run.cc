@@ -169,9 +169,8 @@ absl::Status BatchRun::CheckNoneIsMissing(const Key& key) {
                                               resolved_->aggregate_key, *key.row.settled, version));
   if (at_hand >= version - *key.row.settled - 1) return absl::OkStatus();
   return FailedPrecondition(
-      "dead letter {} is version {} of {}, and not all versions from {} on have come: discarding "
-      "it "
-      "would give them up too; wait for them, or say --accept-missing",
+      "dead letter {} is version {} of {}, and versions from {} on have not all come: discarding "
+      "gives them up too; wait for them, or say --accept-missing",
       resolution_->id, version, resolved_->aggregate_key, *key.row.settled + 1);
 }
 
