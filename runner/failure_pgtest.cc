@@ -101,6 +101,16 @@ TEST(Failure, KeepsEveryMalformedMessageWithItsReasonAndCrashesOnNone) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items WHERE id = 'fine'"), 1);
 }
 
+TEST(Failure, TakesNoEventForAHeartbeat) {
+  GroupWorld world;
+  pubsub::Message message = TestEvent{.id = "a"}.Message();
+  message.attributes["lockstep_heartbeat"] = "7";
+  world.PublishMessage(std::move(message));
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 1);
+}
+
 TEST(Failure, HaltsTheGroupOnAMissingTableAndGoesOnOnceItIsThere) {
   GroupWorld world;
   const auto group = world.NewGroup();

@@ -11,6 +11,11 @@ namespace {
 
 constexpr char kHeartbeat[] = "lockstep_heartbeat";
 
+// Not an event that has an attribute of that name: it would be acked unapplied.
+bool IsHeartbeat(const pubsub::Message& message) {
+  return message.attributes.contains(kHeartbeat) && !message.attributes.contains("event_id");
+}
+
 }  // namespace
 
 void Intake::Map(const projections::Projector& projector, Inbound& item) {
@@ -35,7 +40,7 @@ Prepared Intake::Prepare(std::vector<LaneQueue::Waiting> deliveries,
   prepared.events.reserve(deliveries.size());
   for (LaneQueue::Waiting& waiting : deliveries) {
     pubsub::Delivery& delivery = waiting.delivery;
-    if (delivery.message.attributes.contains(kHeartbeat)) {
+    if (IsHeartbeat(delivery.message)) {
       metrics_.Heartbeat(delivery.publish_time);
       prepared.to_ack_only.push_back(std::move(delivery.token));
       continue;
