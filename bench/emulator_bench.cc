@@ -15,7 +15,7 @@
 
 #include "bench/bare_stream.h"
 #include "bench/child.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
 #include "pubsub/transport.h"

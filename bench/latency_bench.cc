@@ -23,7 +23,7 @@
 #include <unordered_map>
 
 #include "bench/child.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "pubsub/transport.h"
@@ -264,10 +264,10 @@ Figures Measure(const Options& options) {
   Committer source(options,
                    "SELECT lockstep.enqueue('src.video_outbox', 'bench.video.changed.v1', 'video', "
                    "$1, 'Created', 1, $2, content_type => 'application/json')");
-  const auto number = [](int i) { return postgres::Params().Add(i); };
+  const auto number = [](int i) { return postgres::Params(i); };
   const auto event = [](int i) {
-    return postgres::Params().Add(Id(i)).AddBytea(
-        fmt::format(R"({{"video_id":"{}","title":"t"}})", Id(i)));
+    return postgres::Params(
+        Id(i), postgres::Bytea{fmt::format(R"({{"video_id":"{}","title":"t"}})", Id(i))});
   };
   int next = 0;
   // Runs until all of it has been heard of; answers how long that took after each commit.

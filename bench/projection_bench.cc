@@ -13,9 +13,9 @@
 #include <fstream>
 
 #include "platform/status.h"
-#include "projections/fold.h"
-#include "projections/group_file.h"
-#include "projections/group_projector.h"
+#include "projections/declare/group_file.h"
+#include "projections/write/fold.h"
+#include "projections/write/group_projector.h"
 
 namespace lockstep::projections {
 namespace {

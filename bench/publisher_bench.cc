@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "bench/child.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/metrics.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/migrator.h"
-#include "publisher/outbox_store.h"
-#include "publisher/publisher.h"
+#include "publisher/outbox/outbox_store.h"
+#include "publisher/service/publisher.h"
 #include "pubsub/transport.h"
 #include "sql/migrations.h"
 
@@ -339,7 +339,7 @@ class Bench {
       Must(transaction
                .Execute("SELECT lockstep.enqueue('bench.outbox', 'bench.events', 'item', 'k', "
                         "'bench.Changed', $1, 'payload')",
-                        postgres::Params().Add(static_cast<int64_t>(i)))
+                        static_cast<int64_t>(i))
                .status());
       const Clock::time_point before = Clock::now();
       Must(transaction.Commit());

@@ -10,7 +10,7 @@
 #include "bench/child.h"
 #include "bench/runner_contest.h"
 #include "bench/runner_world.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 
 namespace lockstep::bench {
 namespace {

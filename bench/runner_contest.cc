@@ -15,8 +15,8 @@
 #include "offsets/postgres_offset_provider.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "runner/event_parser.h"
-#include "runner/intake.h"
+#include "runner/message/event_parser.h"
+#include "runner/message/mapping.h"
 
 namespace lockstep::bench {
 namespace {
@@ -122,7 +122,7 @@ double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) 
                                                 .message_id = MessageId(std::to_string(i)),
                                                 .publish_time = lockstep::Clock::System().Now()},
                                                lockstep::Clock::System().Now()));
-    runner::Intake::Map(*declared.projector, items.back());
+    runner::MapEvent(*declared.projector, items.back());
   }
   const auto shares = Share(items, [](const runner::Inbound& item) { return item.ordering_key; });
   const auto start = Clock::now();
@@ -174,9 +174,8 @@ double Handler(RunnerWorld& world, std::vector<pubsub::Message> events) {
       postgres::Params row;
       row.Add(message->ordering_key).Add(text("title")).Add(text("description"));
       row.Add(payload.value("duration_seconds", int64_t{0})).Add(message->attributes.at("version"));
-      if (!transaction->Execute(kInbox, postgres::Params().Add(id)).ok() ||
-          !transaction->Execute(kUpsert, row).ok() ||
-          !transaction->Execute(kOffset, postgres::Params().Add(lane).Add(id)).ok()) {
+      if (!transaction->Execute(kInbox, id).ok() || !transaction->Execute(kUpsert, row).ok() ||
+          !transaction->Execute(kOffset, lane, id).ok()) {
         Die(absl::UnknownError("the handler failed"));
       }
       if (const auto committed = transaction->Commit(); !committed.ok()) Die(committed);

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "platform/metrics.h"
-#include "projections/group_file.h"
+#include "projections/declare/group_file.h"
 #include "pubsub/transport.h"
-#include "runner/group.h"
+#include "runner/group/group.h"
 
 namespace lockstep::bench {
 

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "emulator/server.h"
-#include "platform/log.h"
+#include "emulator/service/server.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
 #include "pubsub/transport.h"

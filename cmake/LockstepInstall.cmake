@@ -4,7 +4,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(installed "")
-foreach(name platform postgres sql outbox_sql state_sql pubsub pubsub_proto web page_files publisher)
+foreach(name platform platform_config platform_log platform_daemon envelope postgres sql outbox_sql
+        state_sql pubsub pubsub_port pubsub_grpc pubsub_proto web page_files publisher publisher_outbox
+        publisher_dispatch publisher_options publisher_relay publisher_observe publisher_upkeep)
   if(TARGET lockstep_${name})
     set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
     list(APPEND installed lockstep_${name})
@@ -14,7 +16,7 @@ install(TARGETS ${installed} EXPORT lockstep COMPONENT library
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake COMPONENT library
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
-foreach(folder platform postgres sql pubsub publisher web)
+foreach(folder platform envelope postgres sql pubsub publisher web)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} COMPONENT library
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep FILES_MATCHING PATTERN "*.h"
           PATTERN grpc EXCLUDE PATTERN google_cloud EXCLUDE PATTERN testing EXCLUDE

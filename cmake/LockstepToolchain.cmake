@@ -39,3 +39,5 @@ if(LOCKSTEP_SANITIZE)
 endif()
 
 find_package(Threads REQUIRED)
+# Everywhere: a precompiled header is read only where the same macros are defined.
+add_compile_options(-pthread)

@@ -2,13 +2,13 @@
 
 #include "ctl/command.h"
 #include "ctl/group_context.h"
-#include "ctl/reset_plan.h"
 #include "offsets/checkpoints.h"
+#include "operations/reset_plan.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "pubsub/transport.h"
-#include "runner/checkpoint_taker.h"
+#include "runner/seek/checkpoint_taker.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -98,10 +98,12 @@ absl::Status Restore(const Context& context, const Options& options) {
   }
   if (chosen == nullptr) return NotFound("group '{}' has no such checkpoint", options.group);
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(runner.options.pubsub.transport));
-  ASSIGN_OR_RETURN(const ResetPlan plan,
-                   PlanReset(*runner.connection, runner.schema(), name, {}, transport->admin(),
-                             {.target = ResetWish::Target::kSnapshot, .snapshot = chosen->snapshot},
-                             Clock::System().Now()));
+  ASSIGN_OR_RETURN(
+      const operations::ResetPlan plan,
+      operations::PlanReset(
+          *runner.connection, runner.schema(), name, {}, transport->admin(),
+          {.target = operations::ResetWish::Target::kSnapshot, .snapshot = chosen->snapshot},
+          Clock::System().Now()));
   if (!options.execute) {
     fmt::print(
         "Would seek {} to checkpoint {} of {}: what was not acked then, and all since, comes "

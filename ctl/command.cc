@@ -7,7 +7,7 @@
 #include <iostream>
 #include <utility>
 
-#include "platform/config_file.h"
+#include "platform/config/config_file.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 

@@ -5,20 +5,20 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "offsets/postgres_offset_provider.h"
+#include "operations/dead_letter_desk.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
 #include "postgres/sql_error.h"
-#include "projections/payload_text.h"
-#include "runner/dead_letter_desk.h"
-#include "runner/failure_policy.h"
-#include "runner/runner_options.h"
+#include "projections/tools/payload_text.h"
+#include "runner/lane/failure_policy.h"
+#include "runner/service/runner_options.h"
 
 namespace lockstep::ctl {
 namespace {
 
-using runner::DeadLetterFilter;
-using runner::DeadLetterRow;
+using operations::DeadLetterFilter;
+using operations::DeadLetterRow;
 
 constexpr int kMost = 10'000;
 constexpr size_t kReasonWidth = 60;
@@ -42,7 +42,7 @@ struct Desk {
   const runner::ConfiguredGroup* configured = nullptr;  // null without --config
 
   postgres::Connection& connection() const { return *runner.connection; }
-  runner::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
+  operations::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
 };
 
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }

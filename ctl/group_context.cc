@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "platform/config.h"
+#include "platform/config/config.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "pubsub/names.h"

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "ctl/command.h"
 #include "offsets/state_schema.h"
-#include "runner/runner_options.h"
+#include "runner/service/runner_options.h"
 
 namespace lockstep::pubsub {
 class Transport;

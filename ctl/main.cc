@@ -1,8 +1,8 @@
 #include <iterator>
 
 #include "ctl/command.h"
-#include "platform/database_address.h"
-#include "platform/log.h"
+#include "platform/config/database_address.h"
+#include "platform/log/log.h"
 #include "platform/mutex_checks.h"
 #include "platform/version.h"
 

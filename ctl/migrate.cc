@@ -4,7 +4,7 @@
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/migrator.h"
-#include "runner/runner_options.h"
+#include "runner/service/runner_options.h"
 #include "sql/migrations.h"
 
 namespace lockstep::ctl {

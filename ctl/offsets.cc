@@ -3,13 +3,13 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "ctl/progress.h"
-#include "ctl/reset_plan.h"
 #include "ctl/reset_text.h"
 #include "offsets/cautious_now.h"
+#include "operations/reset_plan.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "projections/projector.h"
+#include "projections/model/projector.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::ctl {
@@ -52,8 +52,7 @@ Json Cell(const postgres::Result& rows, int row, int column) {
 absl::Status Show(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
-                   runner.connection->Execute(runner.schema().Sql(kShow),
-                                              postgres::Params().Add(options.group)));
+                   runner.connection->Execute(runner.schema().Sql(kShow), options.group));
   if (rows.empty() && !options.group.empty()) {
     return NotFound("there is no group '{}' in schema '{}'", options.group,
                     runner.options.state_schema);
@@ -86,9 +85,8 @@ absl::Status Show(const Context& context, const Options& options) {
 
 absl::Status History(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(
-                                        runner.schema().Sql(kHistory),
-                                        postgres::Params().Add(options.group).Add(options.limit)));
+  ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(runner.schema().Sql(kHistory),
+                                                               options.group, options.limit));
   Json list = Json::array();
   for (int i = 0; i < rows.rows(); ++i) {
     list.push_back({{"at", Cell(rows, i, 0)},
@@ -111,8 +109,7 @@ absl::Status History(const Context& context, const Options& options) {
 absl::Status Export(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
-                   runner.connection->Execute(runner.schema().Sql(kExport),
-                                              postgres::Params().Add(options.group)));
+                   runner.connection->Execute(runner.schema().Sql(kExport), options.group));
   static constexpr const char* kNames[] = {"instance",   "lane",         "subscription",
                                            "message_id", "publish_time", "epoch",
                                            "lag_ms",     "updated_at",   "updated_by"};

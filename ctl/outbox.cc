@@ -30,7 +30,7 @@ constexpr char kUnpublished[] = "SELECT count(*) FROM {} WHERE published_at IS N
 absl::Status Create(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
-  const auto made = connection->Execute(kCreate, Params().Add(table.Quoted()).Add(options.shards));
+  const auto made = connection->Execute(kCreate, table.Quoted(), options.shards);
   if (!made.ok()) return ExplainMissing(made.status());
   context.Answer({{"outbox", std::string(made->Text(0, 0))}},
                  [&] { fmt::print("{} is an outbox\n", made->Text(0, 0)); });
@@ -46,7 +46,7 @@ absl::Status Drop(const Context& context, const Options& options) {
                                    table.ToString(), waiting->Int(0, 0)))) {
     return absl::CancelledError("nothing was changed");
   }
-  const auto dropped = connection->Execute(kDrop, Params().Add(table.Quoted()).Add(options.force));
+  const auto dropped = connection->Execute(kDrop, table.Quoted(), options.force);
   if (!dropped.ok()) return ExplainMissing(dropped.status(), &table);
   context.Answer({{"dropped", table.ToString()}},
                  [&] { fmt::print("{} is gone\n", table.ToString()); });

@@ -74,7 +74,7 @@ absl::StatusOr<Params> FilterParams(const Options& options, int64_t limit) {
   params.Add(Given(options.event)).Add(Given(options.key)).Add(Given(options.tenant));
   params.Add(Given(options.topic)).Add(Given(options.type)).Add(Given(options.code));
   if (options.older_than.empty()) {
-    params.AddNull();
+    params.Add(nullptr);
   } else {
     ASSIGN_OR_RETURN(const Millis age, ParseDuration(options.older_than));
     params.Add(age.count());
@@ -135,7 +135,7 @@ absl::StatusOr<nlohmann::ordered_json> Select(postgres::Connection& connection,
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const Params params, FilterParams(options, limit));
   // A reader and an operator have no right to payloads, and so not to their size either.
-  const auto right = connection.Execute(kMayReadPayload, Params().Add(table.Quoted()));
+  const auto right = connection.Execute(kMayReadPayload, table.Quoted());
   if (!right.ok()) return ExplainMissing(right.status());
   const char* const size = right->Bool(0, 0) ? "octet_length(payload)" : "NULL::int";
   const auto rows =
@@ -170,8 +170,7 @@ absl::Status Show(const Context& context, const Options& options) {
   auto& row = list[0];
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto audit,
-                   connection->Execute(
-                       kAudit, Params().Add(table.Quoted()).Add(row["sequence"].get<int64_t>())));
+                   connection->Execute(kAudit, table.Quoted(), row["sequence"].get<int64_t>()));
   row["audit"] = nlohmann::ordered_json::array();
   for (int i = 0; i < audit.rows(); ++i) {
     row["audit"].push_back({{"at", Cell(audit, i, 0)},
@@ -225,8 +224,8 @@ absl::Status Change(const Context& context, const Options& options, const char* 
   }
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.table));
   const auto changed = connection->Execute(
-      fmt::format("SELECT lockstep.{}($1::regclass, $2::bigint[], $3, $4)", verb),
-      Params().Add(table.Quoted()).Add(sequences).Add(Actor()).Add(Given(options.note)));
+      fmt::format("SELECT lockstep.{}($1::regclass, $2::bigint[], $3, $4)", verb), table.Quoted(),
+      sequences, Actor(), Given(options.note));
   if (!changed.ok()) return ExplainMissing(changed.status(), &table);
   context.Answer({{"action", verb}, {"rows", changed->Int(0, 0)}},
                  [&] { fmt::print("{}: {} rows\n", verb, changed->Int(0, 0)); });

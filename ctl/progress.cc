@@ -155,8 +155,7 @@ absl::Status FollowReplay(RunnerContext& runner, const std::string& group, int64
   SteadyTime moved = Clock::System().Steady(), alive = moved;
   int64_t last = -1;
   while (true) {  // Ctrl-C ends the watching, not the replay
-    ASSIGN_OR_RETURN(const auto rows,
-                     runner.connection->Execute(sql, postgres::Params().Add(group).Add(epoch)));
+    ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(sql, group, epoch));
     if (rows.empty() || rows.Int(0, 0) != epoch) {
       return absl::AbortedError("another reset has begun meanwhile; this one is over");
     }

@@ -4,11 +4,11 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
-#include "projections/ddl.h"
-#include "projections/explain.h"
-#include "projections/group_file.h"
-#include "projections/guard_preview.h"
-#include "projections/table_check.h"
+#include "projections/declare/group_file.h"
+#include "projections/plan/table_check.h"
+#include "projections/tools/ddl.h"
+#include "projections/tools/explain.h"
+#include "projections/tools/guard_preview.h"
 
 // lockstepctl projection check|ddl|explain|accept: a group's file, before the runner reads it.
 namespace lockstep::ctl {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "projections/test_group.h"
+#include "projections/testing/test_group.h"
 #include "tests/support/test_database.h"
 
 // lockstepctl projection and lockstepctl schema, the binary, as a user runs it.

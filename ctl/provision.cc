@@ -2,7 +2,7 @@
 
 #include "ctl/command.h"
 #include "ctl/provision_plan.h"
-#include "platform/config.h"
+#include "platform/config/config.h"
 #include "platform/status.h"
 #include "pubsub/config.h"
 #include "pubsub/transport.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "platform/config.h"
+#include "platform/config/config.h"
 #include "platform/duration.h"
 #include "platform/read_file.h"
 #include "platform/status.h"

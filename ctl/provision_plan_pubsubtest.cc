@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "ctl/provision_plan.h"
-#include "emulator/server.h"
+#include "emulator/service/server.h"
 #include "platform/status.h"
 #include "pubsub/transport.h"
 

@@ -1,4 +1,4 @@
-#include "runner/rebuild.h"
+#include "operations/rebuild.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,11 +9,11 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "ctl/progress.h"
+#include "platform/daemon/signals.h"
 #include "platform/duration.h"
-#include "platform/signals.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "projections/group_projector.h"
+#include "projections/write/group_projector.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::ctl {
@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using offsets::RebuildRow;
 using offsets::RebuildState;
-using runner::RebuildFrom;
+using operations::RebuildFrom;
 
 constexpr size_t kShown = 20;  // differences, per table
 
@@ -103,7 +103,7 @@ class Session {
     const std::string schema = session->runner_.options.state_schema;
     const std::string file = group->declaration->file;
     ASSIGN_OR_RETURN(const std::string database, context.Database());
-    runner::Rebuild::Parts parts{
+    operations::Rebuild::Parts parts{
         .database = database,
         .state_schema = schema,
         .instance = fmt::format("lockstepctl-{}", getpid()),
@@ -124,15 +124,15 @@ class Session {
         }
       }
     }
-    session->rebuild_ = std::make_unique<runner::Rebuild>(
+    session->rebuild_ = std::make_unique<operations::Rebuild>(
         std::move(parts), *session->runner_.connection,
-        runner::Rebuild::Listener{
+        operations::Rebuild::Listener{
             .progress = [s = session.get()](const auto& p) { s->printer_.Show(p.done, p.total); },
             .note = [s = session.get()](const std::string& text) { s->printer_.Say(text); }});
     return session;
   }
 
-  runner::Rebuild& rebuild() { return *rebuild_; }
+  operations::Rebuild& rebuild() { return *rebuild_; }
   const runner::RunnerOptions& options() const { return runner_.options; }
 
   // Until the slots are swapped; then or on differences the comparison is printed.
@@ -156,7 +156,7 @@ class Session {
   void Compare() {
     const auto& swap = rebuild_->last_swap();
     if (!swap) return;
-    for (const runner::TableComparison& table : swap->tables) {
+    for (const operations::TableComparison& table : swap->tables) {
       fmt::print(stderr, "{}: {} rows, {} in the new table, {}\n", table.table, table.old_rows,
                  table.new_rows, table.equal() ? "checksums equal" : "they differ");
       for (size_t i = 0; i < std::min(kShown, table.differences.size()); ++i) {
@@ -176,11 +176,11 @@ class Session {
   const Context& context_;
   RunnerContext runner_;
   std::unique_ptr<pubsub::Transport> transport_;
-  std::unique_ptr<runner::Rebuild> rebuild_;
+  std::unique_ptr<operations::Rebuild> rebuild_;
   ProgressPrinter printer_;
 };
 
-void PrintPlan(const std::string& group, const runner::RebuildPlan& plan) {
+void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
   const RebuildRow& row = plan.row;
   fmt::print(stderr, "group         {}, slot {} -> {}\nfrom          {}\n", group, row.old_slot,
              row.new_slot, Beginning(row));
@@ -207,9 +207,9 @@ absl::Status Start(const Context& context, const Options& options) {
     return InvalidArgument("say why with --reason: it goes into the audit");
   Signals signals;  // before any thread is there
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
-  runner::RebuildRequest request{.accept_missing = options.accept_missing,
-                                 .operator_name = OperatorName(),
-                                 .reason = options.reason};
+  operations::RebuildRequest request{.accept_missing = options.accept_missing,
+                                     .operator_name = OperatorName(),
+                                     .reason = options.reason};
   ASSIGN_OR_RETURN(request.from, ParseFrom(options.from, session->options().pubsub.project));
   ASSIGN_OR_RETURN(request.keep_old, ParseDuration(options.keep_old));
   ASSIGN_OR_RETURN(const auto plan, session->rebuild().Plan(request));
@@ -246,8 +246,9 @@ absl::Status Status(const Context& context, const Options& options) {
 
 // The commands that take one slot away.
 absl::Status End(const Context& context, const Options& options, const std::string& question,
-                 const std::string& done, const std::function<absl::Status(runner::Rebuild&)>& may,
-                 const std::function<absl::Status(runner::Rebuild&)>& end) {
+                 const std::string& done,
+                 const std::function<absl::Status(operations::Rebuild&)>& may,
+                 const std::function<absl::Status(operations::Rebuild&)>& end) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
   RETURN_IF_ERROR(may(session->rebuild()));
   if (!context.Confirm(question)) return absl::CancelledError("nothing was changed");
@@ -298,28 +299,29 @@ void AddRebuild(CLI::App& app, Context& context) {
   add("abort", "undo one that has not swapped yet", [options](const Context& c) {
     return End(
         c, *options, "This drops the new tables and their subscription.",
-        "Undone: nothing is left of the rebuild.", [](runner::Rebuild& r) { return r.MayAbort(); },
-        [](runner::Rebuild& r) { return r.Abort(); });
+        "Undone: nothing is left of the rebuild.",
+        [](operations::Rebuild& r) { return r.MayAbort(); },
+        [](operations::Rebuild& r) { return r.Abort(); });
   });
-  add_reason(
-      add("rollback", "back to the old tables, which catch up; the new ones go",
-          [options](const Context& c) {
-            if (options->reason.empty()) {
-              return InvalidArgument("say why with --reason: it goes into the audit");
-            }
-            return End(
-                c, *options, "This puts the old tables back in place and drops the new ones.",
-                "Rolled back: the runners go on with the old tables and catch up.",
-                [](runner::Rebuild& r) { return r.MayRollback(); },
-                [&](runner::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
-          }));
+  add_reason(add(
+      "rollback", "back to the old tables, which catch up; the new ones go",
+      [options](const Context& c) {
+        if (options->reason.empty()) {
+          return InvalidArgument("say why with --reason: it goes into the audit");
+        }
+        return End(
+            c, *options, "This puts the old tables back in place and drops the new ones.",
+            "Rolled back: the runners go on with the old tables and catch up.",
+            [](operations::Rebuild& r) { return r.MayRollback(); },
+            [&](operations::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
+      }));
   add("finish", "remove the old tables and their subscription for good",
       [options](const Context& c) {
         return End(
             c, *options, "This drops the old tables and their subscription.",
             "Finished: the old slot is gone.",
-            [&](runner::Rebuild& r) { return r.MayFinish(options->now); },
-            [&](runner::Rebuild& r) { return r.Finish(options->now); });
+            [&](operations::Rebuild& r) { return r.MayFinish(options->now); },
+            [&](operations::Rebuild& r) { return r.Finish(options->now); });
       })
       ->add_flag("--now", options->now, "although --keep-old is not over");
 }

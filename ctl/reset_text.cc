@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "platform/duration.h"
-#include "projections/group_projector.h"
+#include "projections/write/group_projector.h"
 
 namespace lockstep::ctl {
 namespace {

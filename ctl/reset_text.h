@@ -3,10 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "ctl/reset_plan.h"
-#include "projections/projector.h"
+#include "operations/reset_plan.h"
+#include "projections/model/projector.h"
 
 namespace lockstep::ctl {
+
+using operations::PlanReset;
+using operations::ResetPlan;
+using operations::ResetWish;
 
 // The dry run of a reset, for people and for scripts.
 void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,

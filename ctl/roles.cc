@@ -84,8 +84,8 @@ absl::StatusOr<Target> Find(const Context& context, const Options& options,
 
 // Makes the role unless it is there; somebody else may be making it at the same moment.
 absl::Status Create(postgres::Connection& connection, const std::string& role) {
-  ASSIGN_OR_RETURN(const auto there, connection.Execute("SELECT 1 FROM pg_roles WHERE rolname = $1",
-                                                        Params().Add(role)));
+  ASSIGN_OR_RETURN(const auto there,
+                   connection.Execute("SELECT 1 FROM pg_roles WHERE rolname = $1", role));
   if (!there.empty()) return absl::OkStatus();
   const auto made =
       connection.Execute(fmt::format("CREATE ROLE {} LOGIN", postgres::QuoteIdentifier(role)));

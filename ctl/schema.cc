@@ -4,8 +4,8 @@
 
 #include "ctl/command.h"
 #include "platform/status.h"
-#include "projections/descriptors.h"
-#include "projections/schema_diff.h"
+#include "projections/decode/descriptors.h"
+#include "projections/tools/schema_diff.h"
 
 namespace lockstep::ctl {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "examples/trending/trending.h"
 #include "platform/status.h"
-#include "projections/group_file.h"
-#include "projections/test_group.h"
+#include "projections/declare/group_file.h"
+#include "projections/testing/test_group.h"
 
 // The engagement example: a merge table and a counting table of the same events, in protobuf and in
 // JSON, with a projection in C++ beside them.
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr char kFolder[] = LOCKSTEP_EXAMPLES "/engagement/";
+const std::string kFolder = LOCKSTEP_EXAMPLES "/engagement/";
 
 Event Engagement(const std::string& type, const std::string& user, const std::string& video,
                  int64_t version, int seconds, bool protobuf) {
@@ -42,7 +42,7 @@ Event Engagement(const std::string& type, const std::string& user, const std::st
 class EngagementTest : public ::testing::TestWithParam<bool> {
  protected:
   EngagementTest() : connection_(db_.Connect()) {
-    std::ifstream in(std::string(kFolder) + "read_model.sql");
+    std::ifstream in(kFolder + "read_model.sql");
     std::stringstream text;
     text << in.rdbuf();
     db_.Run(text.str());
@@ -51,7 +51,7 @@ class EngagementTest : public ::testing::TestWithParam<bool> {
         " score double precision NOT NULL, scored_at timestamptz NOT NULL)");
     LoadOptions options;
     options.code.push_back(std::make_shared<examples::Trending>());
-    auto group = LoadGroup(std::string(kFolder) + "engagement.yaml", options);
+    auto group = LoadGroup(kFolder + "engagement.yaml", options);
     EXPECT_TRUE(group.ok()) << group.status();
     projector_ = std::move(group->projector);
     EXPECT_TRUE(projector_->Check(*connection_).ok()) << projector_->Check(*connection_);

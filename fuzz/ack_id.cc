@@ -1,4 +1,4 @@
-#include "emulator/ack_id.h"
+#include "emulator/core/ack_id.h"
 
 #include "fuzz/fuzz_target.h"
 

@@ -1,6 +1,6 @@
 #include "fuzz/fuzz_target.h"
 #include "platform/duration.h"
-#include "runner/event_parser.h"
+#include "runner/message/event_parser.h"
 
 using lockstep::WallTime;
 using lockstep::runner::EventParser;

@@ -1,6 +1,6 @@
 #include "fuzz/fuzz_target.h"
 #include "fuzz/input_file.h"
-#include "platform/config.h"
+#include "platform/config/config.h"
 #include "platform/status.h"
 
 using lockstep::Config;

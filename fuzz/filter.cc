@@ -1,4 +1,4 @@
-#include "emulator/filter.h"
+#include "emulator/core/filter.h"
 
 #include "fuzz/fuzz_target.h"
 #include "google/pubsub/v1/pubsub.pb.h"

@@ -4,8 +4,8 @@
 #include "fuzz/input_file.h"
 #include "fuzz/mapped.h"
 #include "platform/status.h"
-#include "projections/group_file.h"
-#include "projections/group_projector.h"
+#include "projections/declare/group_file.h"
+#include "projections/write/group_projector.h"
 
 using lockstep::projections::GroupDeclaration;
 

@@ -5,8 +5,8 @@
 
 #include "fuzz/fuzz_target.h"
 #include "platform/status.h"
-#include "projections/group_file.h"
-#include "projections/group_projector.h"
+#include "projections/declare/group_file.h"
+#include "projections/write/group_projector.h"
 
 namespace lockstep::fuzz {
 namespace {

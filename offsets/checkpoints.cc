@@ -48,20 +48,16 @@ Checkpoints::Checkpoints(const StateSchema& schema, ConsumerGroup group)
     : schema_(schema), group_(std::move(group)) {}
 
 absl::StatusOr<bool> Checkpoints::TryLock(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(
-      const auto locked,
-      connection.Execute(kTryLock, postgres::Params().Add(group_.value()).Add(schema_.name())));
+  ASSIGN_OR_RETURN(const auto locked, connection.Execute(kTryLock, group_.value(), schema_.name()));
   return locked.Bool(0, 0);
 }
 
 absl::Status Checkpoints::Unlock(postgres::Connection& connection) const {
-  return connection.Execute(kUnlock, postgres::Params().Add(group_.value()).Add(schema_.name()))
-      .status();
+  return connection.Execute(kUnlock, group_.value(), schema_.name()).status();
 }
 
 absl::StatusOr<std::vector<Checkpoint>> Checkpoints::List(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   connection.Execute(schema_.Sql(kList), postgres::Params().Add(group_.value())));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kList), group_.value()));
   std::vector<Checkpoint> list;
   for (int i = 0; i < rows.rows(); ++i) {
     list.push_back({.number = rows.Int(i, 0),
@@ -75,19 +71,15 @@ absl::StatusOr<std::vector<Checkpoint>> Checkpoints::List(postgres::Connection& 
 }
 
 absl::StatusOr<int64_t> Checkpoints::Newest(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto newest, connection.Execute(schema_.Sql(kNewest),
-                                                         postgres::Params().Add(group_.value())));
+  ASSIGN_OR_RETURN(const auto newest, connection.Execute(schema_.Sql(kNewest), group_.value()));
   return newest.Int(0, 0);
 }
 
 absl::Status Checkpoints::Reserve(postgres::Connection& connection,
                                   const Checkpoint& checkpoint) const {
   return connection
-      .Execute(schema_.Sql(kReserve), postgres::Params()
-                                          .Add(group_.value())
-                                          .Add(checkpoint.number)
-                                          .Add(checkpoint.snapshot)
-                                          .Add(checkpoint.subscription))
+      .Execute(schema_.Sql(kReserve), group_.value(), checkpoint.number, checkpoint.snapshot,
+               checkpoint.subscription)
       .status();
 }
 
@@ -100,14 +92,12 @@ absl::Status Checkpoints::Record(postgres::Transaction& transaction,
       .Add(checkpoint.subscription)
       .Add(checkpoint.epoch)
       .Add(checkpoint.taken_at);
-  checkpoint.expires_at ? params.Add(*checkpoint.expires_at) : params.AddNull();
+  checkpoint.expires_at ? params.Add(*checkpoint.expires_at) : params.Add(nullptr);
   return transaction.Execute(schema_.Sql(kRecord), params).status();
 }
 
 absl::Status Checkpoints::Forget(postgres::Connection& connection, int64_t number) const {
-  return connection
-      .Execute(schema_.Sql(kForget), postgres::Params().Add(group_.value()).Add(number))
-      .status();
+  return connection.Execute(schema_.Sql(kForget), group_.value(), number).status();
 }
 
 std::string Checkpoints::SnapshotName(const std::string& subscription, int64_t number) {

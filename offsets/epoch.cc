@@ -114,9 +114,8 @@ Epochs::Epochs(const StateSchema& schema, ConsumerGroup group)
       leave_(schema, "instance_leave", kLeave) {}
 
 absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      connection.Execute(load_, postgres::Params().Add(group_.value()).Add(schema_.name())));
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   connection.Execute(load_, group_.value(), schema_.name()));
   if (rows.empty()) {
     return NotFound("consumer group '{}' has not run yet in schema '{}'", group_.value(),
                     schema_.name());
@@ -147,8 +146,8 @@ absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection
   if (group.ok() || !absl::IsNotFound(group.status())) return group;
   postgres::Params params;
   params.Add(group_.value()).Add(subscription).Add(Name(first.kind));
-  first.kind == SeekKind::kTime ? params.Add(first.time) : params.AddNull();
-  first.kind == SeekKind::kSnapshot ? params.Add(first.snapshot) : params.AddNull();
+  first.kind == SeekKind::kTime ? params.Add(first.time) : params.Add(nullptr);
+  first.kind == SeekKind::kSnapshot ? params.Add(first.snapshot) : params.Add(nullptr);
   ASSIGN_OR_RETURN(const postgres::Result made, connection.Execute(create_, params.Add(by)));
   group = Load(connection);
   if (group.ok()) group->created = made.affected_rows() > 0;
@@ -158,8 +157,7 @@ absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection
 absl::StatusOr<postgres::Transaction> Epochs::Begin(postgres::Connection& connection,
                                                     const GroupEpoch& under) const {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, BeginUnchecked(connection, under));
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   transaction.Execute(current_, postgres::Params().Add(under.group_id)));
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(current_, under.group_id));
   RETURN_IF_ERROR(Check(under, rows));
   return transaction;
 }
@@ -167,7 +165,7 @@ absl::StatusOr<postgres::Transaction> Epochs::Begin(postgres::Connection& connec
 absl::StatusOr<postgres::Transaction> Epochs::BeginUnchecked(postgres::Connection& connection,
                                                              const GroupEpoch& under) const {
   postgres::Transaction transaction = connection.BeginLater();
-  RETURN_IF_ERROR(transaction.Defer(kLockShared, postgres::Params().Add(under.lock_key)));
+  RETURN_IF_ERROR(transaction.Defer(kLockShared, under.lock_key));
   return transaction;
 }
 
@@ -181,37 +179,27 @@ absl::Status Epochs::Check(const GroupEpoch& under, const postgres::Result& rows
 }
 
 absl::Status Epochs::LockExclusively(postgres::Transaction& transaction) const {
-  return transaction.Execute(lock_, postgres::Params().Add(group_.value()).Add(schema_.name()))
-      .status();
+  return transaction.Execute(lock_, group_.value(), schema_.name()).status();
 }
 
 absl::StatusOr<bool> Epochs::ClaimSeek(postgres::Connection& connection, const GroupEpoch& under,
                                        const std::string& owner, Millis takeover) const {
   ASSIGN_OR_RETURN(const postgres::Result claimed,
-                   connection.Execute(claim_seek_, postgres::Params()
-                                                       .Add(group_.value())
-                                                       .Add(under.epoch)
-                                                       .Add(owner)
-                                                       .Add(static_cast<int64_t>(takeover.count()))
-                                                       .Add(under.token)));
+                   connection.Execute(claim_seek_, group_.value(), under.epoch, owner,
+                                      static_cast<int64_t>(takeover.count()), under.token));
   return claimed.affected_rows() > 0;
 }
 
 absl::StatusOr<bool> Epochs::MarkSeekDone(postgres::Connection& connection, const GroupEpoch& under,
                                           const std::string& owner) const {
-  ASSIGN_OR_RETURN(
-      const postgres::Result done,
-      connection.Execute(
-          seek_done_,
-          postgres::Params().Add(group_.value()).Add(under.epoch).Add(owner).Add(under.token)));
+  ASSIGN_OR_RETURN(const postgres::Result done,
+                   connection.Execute(seek_done_, group_.value(), under.epoch, owner, under.token));
   return done.affected_rows() > 0;
 }
 
 absl::Status Epochs::ReleaseSeek(postgres::Connection& connection, const GroupEpoch& under,
                                  const std::string& owner) const {
-  return connection
-      .Execute(release_seek_,
-               postgres::Params().Add(group_.value()).Add(under.epoch).Add(owner).Add(under.token))
+  return connection.Execute(release_seek_, group_.value(), under.epoch, owner, under.token)
       .status();
 }
 
@@ -225,7 +213,7 @@ absl::Status Epochs::Heartbeat(postgres::Connection& connection, const GroupEpoc
       .Add(report.handled)
       .Add(report.queued);
   for (const auto& lag : {report.publish_lag, report.receive_lag, report.commit_lag, report.lag}) {
-    lag ? params.Add(static_cast<int64_t>(lag->count())) : params.AddNull();
+    lag ? params.Add(static_cast<int64_t>(lag->count())) : params.Add(nullptr);
   }
   params.Add(report.lag_basis).Add(report.state);
   postgres::Array idle;
@@ -234,7 +222,7 @@ absl::Status Epochs::Heartbeat(postgres::Connection& connection, const GroupEpoc
 }
 
 absl::Status Epochs::Leave(postgres::Connection& connection, const std::string& instance) const {
-  return connection.Execute(leave_, postgres::Params().Add(group_.value()).Add(instance)).status();
+  return connection.Execute(leave_, group_.value(), instance).status();
 }
 
 bool IsStaleEpoch(const absl::Status& status) { return absl::IsAborted(status); }

@@ -56,8 +56,7 @@ PostgresOffsetProvider::PostgresOffsetProvider(const StateSchema& schema)
 
 absl::StatusOr<std::optional<GroupOffset>> PostgresOffsetProvider::Load(
     postgres::Transaction* transaction, const ConsumerGroup& group) {
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   transaction->Execute(load_, postgres::Params().Add(group.value())));
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction->Execute(load_, group.value()));
   if (rows.empty()) return std::optional<GroupOffset>();
   return std::optional(
       GroupOffset{.subscription = std::string(rows.Text(0, 0)),
@@ -70,21 +69,15 @@ absl::StatusOr<std::optional<GroupOffset>> PostgresOffsetProvider::Load(
 
 absl::Status PostgresOffsetProvider::Save(postgres::Transaction* transaction,
                                           const LaneOffset& offset) {
-  return transaction->Defer(save_, postgres::Params()
-                                       .Add(offset.group.value())
-                                       .Add(offset.instance)
-                                       .Add(offset.lane)
-                                       .Add(offset.subscription)
-                                       .Add(offset.position.message_id.value())
-                                       .Add(offset.position.publish_time)
-                                       .Add(offset.epoch)
-                                       .Add(static_cast<int64_t>(offset.lag.count())));
+  return transaction->Defer(save_, offset.group.value(), offset.instance, offset.lane,
+                            offset.subscription, offset.position.message_id.value(),
+                            offset.position.publish_time, offset.epoch,
+                            static_cast<int64_t>(offset.lag.count()));
 }
 
 absl::Status PostgresOffsetProvider::Reset(postgres::Transaction* transaction,
                                            const ResetRecord& record) {
-  ASSIGN_OR_RETURN(const postgres::Result old,
-                   transaction->Execute(clear_, postgres::Params().Add(record.group.value())));
+  ASSIGN_OR_RETURN(const postgres::Result old, transaction->Execute(clear_, record.group.value()));
   postgres::Params audit;
   audit.Add(record.group.value())
       .Add(record.operator_name)
@@ -96,16 +89,12 @@ absl::Status PostgresOffsetProvider::Reset(postgres::Transaction* transaction,
       .Add(record.mode)
       .Add(record.snapshot);
   if (!record.to) {
-    return transaction->Execute(record_, audit.AddNull().AddNull()).status();
+    return transaction->Execute(record_, audit.Add(nullptr).Add(nullptr)).status();
   }
   RETURN_IF_ERROR(transaction
-                      ->Execute(place_, postgres::Params()
-                                            .Add(record.group.value())
-                                            .Add(record.subscription)
-                                            .Add(record.to->message_id.value())
-                                            .Add(record.to->publish_time)
-                                            .Add(record.epoch)
-                                            .Add(record.operator_name))
+                      ->Execute(place_, record.group.value(), record.subscription,
+                                record.to->message_id.value(), record.to->publish_time,
+                                record.epoch, record.operator_name)
                       .status());
   return transaction
       ->Execute(record_, audit.Add(record.to->publish_time).Add(record.to->message_id.value()))

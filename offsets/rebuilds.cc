@@ -95,21 +95,18 @@ Rebuilds::Rebuilds(const StateSchema& schema, ConsumerGroup group)
     : schema_(schema), group_(std::move(group)) {}
 
 absl::StatusOr<bool> Rebuilds::TryLock(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(
-      const auto locked,
-      connection.Execute(kTryLock, postgres::Params().Add(group_.value()).Add(schema_.name())));
+  ASSIGN_OR_RETURN(const auto locked, connection.Execute(kTryLock, group_.value(), schema_.name()));
   return locked.Bool(0, 0);
 }
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Load(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   connection.Execute(schema_.Sql(kLoad), postgres::Params().Add(group_.value())));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kLoad), group_.value()));
   return Parse(rows);
 }
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Lock(postgres::Transaction& transaction) const {
-  ASSIGN_OR_RETURN(const auto rows, transaction.Execute(schema_.Sql(kLoad) + " FOR UPDATE",
-                                                        postgres::Params().Add(group_.value())));
+  ASSIGN_OR_RETURN(const auto rows,
+                   transaction.Execute(schema_.Sql(kLoad) + " FOR UPDATE", group_.value()));
   return Parse(rows);
 }
 
@@ -123,8 +120,8 @@ absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildR
       .Add(row.old_subscription)
       .Add(row.new_subscription)
       .Add(tables);
-  row.seek.kind == SeekKind::kTime ? params.Add(row.seek.time) : params.AddNull();
-  row.seek.kind == SeekKind::kSnapshot ? params.Add(row.seek.snapshot) : params.AddNull();
+  row.seek.kind == SeekKind::kTime ? params.Add(row.seek.time) : params.Add(nullptr);
+  row.seek.kind == SeekKind::kSnapshot ? params.Add(row.seek.snapshot) : params.Add(nullptr);
   params.Add(row.accept_missing)
       .Add(static_cast<int64_t>(row.keep_old.count()))
       .Add(row.operator_name)
@@ -133,7 +130,7 @@ absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildR
 }
 
 absl::Status Rebuilds::Run(postgres::Transaction& transaction, std::string_view sql) const {
-  return transaction.Execute(schema_.Sql(sql), postgres::Params().Add(group_.value())).status();
+  return transaction.Execute(schema_.Sql(sql), group_.value()).status();
 }
 
 absl::Status Rebuilds::SetFilling(postgres::Transaction& transaction) const {
@@ -143,9 +140,7 @@ absl::Status Rebuilds::SetSwapped(postgres::Transaction& transaction) const {
   return Run(transaction, kSwapped);
 }
 absl::Status Rebuilds::SetDiscarding(postgres::Transaction& transaction, int slot) const {
-  return transaction
-      .Execute(schema_.Sql(kDiscarding), postgres::Params().Add(group_.value()).Add(slot))
-      .status();
+  return transaction.Execute(schema_.Sql(kDiscarding), group_.value(), slot).status();
 }
 absl::Status Rebuilds::Remove(postgres::Transaction& transaction) const {
   return Run(transaction, kRemove);
@@ -153,9 +148,7 @@ absl::Status Rebuilds::Remove(postgres::Transaction& transaction) const {
 
 absl::Status Rebuilds::Audit(postgres::Transaction& transaction, std::string_view action,
                              const std::string& operator_name, const std::string& reason) const {
-  return transaction
-      .Execute(schema_.Sql(kAudit),
-               postgres::Params().Add(group_.value()).Add(action).Add(operator_name).Add(reason))
+  return transaction.Execute(schema_.Sql(kAudit), group_.value(), action, operator_name, reason)
       .status();
 }
 

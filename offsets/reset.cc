@@ -143,7 +143,7 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
   using postgres::Params;
   const auto sql = [&](std::string_view text) { return schema_.Sql(text); };
   ASSIGN_OR_RETURN(const postgres::Result before,
-                   transaction.Execute(sql(kBefore), Params().Add(group_.value())));
+                   transaction.Execute(sql(kBefore), group_.value()));
   if (before.empty()) {
     return NotFound("consumer group '{}' has not run yet in schema '{}'", group_.value(),
                     schema_.name());
@@ -155,13 +155,14 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
       time ? std::optional(request.seek.time) : request.skip_before;
   Params params;
   params.Add(group_.value()).Add(Name(request.seek.kind));
-  time ? params.Add(request.seek.time) : params.AddNull();
-  request.seek.kind == SeekKind::kSnapshot ? params.Add(request.seek.snapshot) : params.AddNull();
+  time ? params.Add(request.seek.time) : params.Add(nullptr);
+  request.seek.kind == SeekKind::kSnapshot ? params.Add(request.seek.snapshot)
+                                           : params.Add(nullptr);
   params.Add(static_cast<int64_t>(request.fence.count()))
       .Add(static_cast<int64_t>(request.takeover.count()));
-  skip ? params.Add(*skip) : params.AddNull();
+  skip ? params.Add(*skip) : params.Add(nullptr);
   params.Add(overwrite);
-  request.overwrite_until ? params.Add(*request.overwrite_until) : params.AddNull();
+  request.overwrite_until ? params.Add(*request.overwrite_until) : params.Add(nullptr);
   ASSIGN_OR_RETURN(const postgres::Result epoch,
                    transaction.Execute(sql(kNewEpoch), params.Add(request.operator_name)));
   done.epoch = epoch.Int(0, 0);
@@ -169,9 +170,8 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
   if (request.mode == ResetMode::kEmpty) {
     RETURN_IF_ERROR(Empty(transaction, request, done.generation));
     ASSIGN_OR_RETURN(const postgres::Result generation,
-                     transaction.Execute(
-                         sql(kNewGeneration),
-                         Params().Add(group_.value()).Add(before.Int(0, 1)).Add(done.generation)));
+                     transaction.Execute(sql(kNewGeneration), group_.value(), before.Int(0, 1),
+                                         done.generation));
     done.generation = static_cast<int>(generation.Int(0, 0));
   } else if (time) {
     RETURN_IF_ERROR(SkipGaps(transaction, request, done.generation));
@@ -187,9 +187,7 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
   if (time) record.to = Position{request.seek.time, MessageId()};
   RETURN_IF_ERROR(offsets_.Reset(&transaction, record));
   RETURN_IF_ERROR(
-      transaction
-          .Execute(kNotify, Params().Add(fmt::format("{}.{}", schema_.name(), group_.value())))
-          .status());
+      transaction.Execute(kNotify, fmt::format("{}.{}", schema_.name(), group_.value())).status());
   return done;
 }
 
@@ -199,22 +197,17 @@ absl::Status Resets::Empty(postgres::Transaction& transaction, const ResetReques
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
     RETURN_IF_ERROR(transaction.Execute(fmt::format("TRUNCATE {}", name.Quoted())).status());
   }
-  return transaction
-      .Execute(schema_.Sql(kDiscardDead),
-               postgres::Params().Add(old_generation).Add(request.operator_name))
+  return transaction.Execute(schema_.Sql(kDiscardDead), old_generation, request.operator_name)
       .status();
 }
 
 absl::Status Resets::SkipGaps(postgres::Transaction& transaction, const ResetRequest& request,
                               int generation) const {
-  ASSIGN_OR_RETURN(
-      const postgres::Result forward,
-      transaction.Execute(schema_.Sql(kIsForward),
-                          postgres::Params().Add(group_.value()).Add(request.seek.time)));
+  ASSIGN_OR_RETURN(const postgres::Result forward,
+                   transaction.Execute(schema_.Sql(kIsForward), group_.value(), request.seek.time));
   if (!forward.Bool(0, 0)) return absl::OkStatus();
   for (const std::string_view text : {kOpenKeys, kCloseGaps}) {
-    RETURN_IF_ERROR(
-        transaction.Execute(schema_.Sql(text), postgres::Params().Add(generation)).status());
+    RETURN_IF_ERROR(transaction.Execute(schema_.Sql(text), generation).status());
   }
   return absl::OkStatus();
 }
@@ -226,10 +219,8 @@ absl::StatusOr<std::vector<std::string>> Resets::Holders(
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
     names.Add(name.Quoted());
   }
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      connection.Execute(kHolders,
-                         postgres::Params().Add(group_.value()).Add(schema_.name()).Add(names)));
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   connection.Execute(kHolders, group_.value(), schema_.name(), names));
   std::vector<std::string> holders;
   holders.reserve(rows.rows());
   for (int i = 0; i < rows.rows(); ++i) {

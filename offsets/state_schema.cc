@@ -10,7 +10,6 @@
 namespace lockstep::offsets {
 namespace {
 
-constexpr std::string_view kPlaceholder = "{state}";
 constexpr std::string_view kMigrations = "SELECT count(*) FROM {state}.schema_migrations";
 
 constexpr std::string_view kUndefinedTable = "42P01";
@@ -22,15 +21,7 @@ StateSchema::StateSchema(std::string name)
     : name_(std::move(name)), quoted_(postgres::QuoteIdentifier(name_)) {}
 
 std::string StateSchema::Sql(std::string_view text) const {
-  std::string sql;
-  for (size_t at = text.find(kPlaceholder); at != std::string_view::npos;
-       at = text.find(kPlaceholder)) {
-    sql += text.substr(0, at);
-    sql += quoted_;
-    text.remove_prefix(at + kPlaceholder.size());
-  }
-  sql += text;
-  return sql;
+  return postgres::FillNames(text, {{"state", quoted_}});
 }
 
 absl::Status StateSchema::Check(postgres::Connection& connection) const {

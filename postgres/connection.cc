@@ -3,9 +3,9 @@
 #include <cctype>
 #include <utility>
 
-#include "platform/database_address.h"
+#include "platform/config/database_address.h"
 #include "platform/duration.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection_impl.h"

@@ -61,9 +61,16 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Outside a transaction each statement commits by itself.
+  // Outside a transaction each statement commits by itself. Values after the statement are its
+  // parameters.
   absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
   absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
+  template <class Sql, class... Values>
+  requires(sizeof...(Values) > 1 || (!std::same_as<Values, Params> &&
+                                     ...)) absl::StatusOr<Result> Execute(const Sql& sql,
+                                                                          const Values&... values) {
+    return Execute(sql, Params(values...));
+  }
   // Several statements separated by semicolons, without parameters (migrations).
   absl::Status Script(std::string_view sql);
 
@@ -98,10 +105,21 @@ class Transaction {
 
   absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
   absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
+  template <class Sql, class... Values>
+  requires(sizeof...(Values) > 1 || (!std::same_as<Values, Params> &&
+                                     ...)) absl::StatusOr<Result> Execute(const Sql& sql,
+                                                                          const Values&... values) {
+    return Execute(sql, Params(values...));
+  }
 
   // For a statement whose answer nobody needs: it is sent along with the next one or the COMMIT, in
   // one round trip. Its failure is theirs.
   absl::Status Defer(const Statement& statement, const Params& params = {});
+  template <class... Values>
+  requires(sizeof...(Values) > 1 || (!std::same_as<Values, Params> && ...)) absl::Status
+      Defer(const Statement& statement, const Values&... values) {
+    return Defer(statement, Params(values...));
+  }
 
   // Undoes what came after it, so that one bad row does not spoil the rest.
   absl::Status Savepoint(std::string_view name);

@@ -38,17 +38,27 @@ TEST_F(ConnectionTest, DoesNotWaitForHoursForAMachineThatIsGone) {
   EXPECT_EQ(read(**own, TCP_USER_TIMEOUT), 5'000) << "the user's word wins";
 }
 
+TEST_F(ConnectionTest, ReadsRowsWithColumnsByName) {
+  const auto result = connection_->Execute(
+      "SELECT n AS number, NULL::text AS nothing, 'x' || n AS word FROM generate_series(1, 3) AS "
+      "n");
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::string words;
+  for (const Row row : *result) {
+    words += row.String("word");
+    EXPECT_EQ(row.OptionalText("nothing"), std::nullopt);
+    EXPECT_EQ(row.OptionalInt("number"), row.Int("number"));
+  }
+  EXPECT_EQ(words, "x1x2x3");
+  EXPECT_DEATH((*result)[0].Int("numbr"), "no column 'numbr'");
+}
+
 TEST_F(ConnectionTest, CarriesValuesBothWays) {
   const std::string bytes("\0\x01\xff'\\", 5);
   const auto result = connection_->Execute(
-      "SELECT $1::text, $2::bigint, $3::bytea, $4::boolean, $5::text, $6::timestamptz",
-      Params()
-          .Add("it's")
-          .Add(int64_t{1} << 62)
-          .AddBytea(bytes)
-          .Add(true)
-          .AddNull()
-          .Add(WallTime(std::chrono::microseconds(1'700'000'000'123'456))));
+      "SELECT $1::text, $2::bigint, $3::bytea, $4::boolean, $5::text, $6::timestamptz", "it's",
+      int64_t{1} << 62, Bytea{bytes}, true, nullptr,
+      WallTime(std::chrono::microseconds(1'700'000'000'123'456)));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->Text(0, 0), "it's");
   EXPECT_EQ(result->Int(0, 1), int64_t{1} << 62);
@@ -65,9 +75,8 @@ TEST_F(ConnectionTest, UnnestsArraysOfAnything) {
   Array bytes;
   bytes.AddBytea(std::string("\0\\\"", 3));
   bytes.AddBytea("");
-  const auto result =
-      connection_->Execute("SELECT * FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY",
-                           Params().Add(text).Add(bytes));
+  const auto result = connection_->Execute(
+      "SELECT * FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY", text, bytes);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->Text(0, 0), "a\"b\\c,{d}");
   EXPECT_TRUE(result->IsNull(1, 0));
@@ -78,7 +87,7 @@ TEST_F(ConnectionTest, UnnestsArraysOfAnything) {
 TEST_F(ConnectionTest, PreparesAStatementOnce) {
   constexpr Statement kAdd{"add", "SELECT $1::int + 1"};
   for (int i = 0; i < 3; ++i) {
-    const auto result = connection_->Execute(kAdd, Params().Add(i));
+    const auto result = connection_->Execute(kAdd, i);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->Int(0, 0), i + 1);
   }
@@ -116,8 +125,8 @@ TEST_F(ConnectionTest, BeginsAndDefersInTheRoundTripOfTheNextStatement) {
                             "WHERE pid = pg_backend_pid() AND a = $1"};
   for (const bool known : {false, true}) {  // to the server, by its name
     Transaction transaction = connection_->BeginLater();
-    ASSERT_TRUE(transaction.Defer(kAdd, Params().Add("it's")).ok());
-    const auto seen = transaction.Execute(kSeen, Params().Add("it's"));
+    ASSERT_TRUE(transaction.Defer(kAdd, "it's").ok());
+    const auto seen = transaction.Execute(kSeen, "it's");
     ASSERT_TRUE(seen.ok()) << seen.status();
     EXPECT_EQ(seen->Int(0, 1), 1) << "what was deferred comes before";
     EXPECT_EQ(seen->Text(0, 0).starts_with("BEGIN; EXECUTE \"add\"('it''s'); EXECUTE"), known)
@@ -127,7 +136,7 @@ TEST_F(ConnectionTest, BeginsAndDefersInTheRoundTripOfTheNextStatement) {
   EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t"), 0) << "there was a BEGIN before all of it";
   {
     Transaction transaction = connection_->BeginLater();
-    ASSERT_TRUE(transaction.Defer(kAdd, Params().Add("no")).ok());
+    ASSERT_TRUE(transaction.Defer(kAdd, "no").ok());
     EXPECT_EQ(SqlState(transaction.Execute("SELECT 1").status()), "23514");
     EXPECT_EQ(SqlState(transaction.Commit()), "23514");
   }
@@ -140,13 +149,13 @@ TEST_F(ConnectionTest, SendsDeferredStatementsWithTheCommit) {
   constexpr Statement kAdd{"add", "INSERT INTO t VALUES ($1, $2)"};
   const auto add = [&](std::string_view a) {
     auto transaction = connection_->Begin();
-    EXPECT_TRUE(transaction->Defer(kAdd, Params().Add(a).AddNull()).ok());
-    EXPECT_TRUE(transaction->Defer(kAdd, Params().Add(a).AddNull()).ok());
+    EXPECT_TRUE(transaction->Defer(kAdd, a, nullptr).ok());
+    EXPECT_TRUE(transaction->Defer(kAdd, a, nullptr).ok());
     return transaction->Commit();
   };
   for (const char* value : {"first", "it's", "a\\'b"}) EXPECT_TRUE(add(value).ok()) << value;
   EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t WHERE b IS NULL"), 6);
-  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t WHERE a = $1", Params().Add("a\\'b")), 2);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t WHERE a = $1", Params("a\\'b")), 2);
   EXPECT_EQ(SqlState(add("no")), "23514");
   EXPECT_TRUE(add("yes").ok()) << "and it can go on";
   EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t WHERE a = 'no'"), 0);
@@ -170,13 +179,13 @@ TEST_F(ConnectionTest, GoesOnAfterASavepoint) {
 
 TEST_F(ConnectionTest, QuotesNoValueInAnErrorsDetail) {
   db_.Run("CREATE TABLE t (a text PRIMARY KEY); INSERT INTO t VALUES ('secret')");
-  const auto result = connection_->Execute("INSERT INTO t VALUES ($1)", Params().Add("secret"));
+  const auto result = connection_->Execute("INSERT INTO t VALUES ($1)", "secret");
   EXPECT_EQ(Classify(result.status()), ErrorClass::kData);
   EXPECT_EQ(MessageOf(result.status()).find("secret"), std::string_view::npos);
 }
 
 TEST_F(ConnectionTest, StaysBrokenAfterItsBackendWasEnded) {
-  db_.Query("SELECT pg_terminate_backend($1)", Params().Add(connection_->backend_pid()));
+  db_.Query("SELECT pg_terminate_backend($1)", Params(connection_->backend_pid()));
   const auto result = connection_->Execute("SELECT 1");
   EXPECT_EQ(Classify(result.status()), ErrorClass::kTransient) << result.status();
   EXPECT_TRUE(connection_->broken());
@@ -186,7 +195,7 @@ TEST_F(ConnectionTest, StaysBrokenAfterItsBackendWasEnded) {
 TEST_F(ConnectionTest, IsInDoubtWhenLostDuringCommit) {
   auto transaction = connection_->Begin();
   ASSERT_TRUE(transaction->Execute("SELECT 1").ok());
-  db_.Query("SELECT pg_terminate_backend($1)", Params().Add(connection_->backend_pid()));
+  db_.Query("SELECT pg_terminate_backend($1)", Params(connection_->backend_pid()));
   EXPECT_EQ(Classify(transaction->Commit()), ErrorClass::kInDoubt);
 }
 

@@ -1,5 +1,7 @@
 #include "postgres/identifier.h"
 
+#include <algorithm>
+
 #include "platform/status.h"
 
 namespace lockstep::postgres {
@@ -36,6 +38,28 @@ bool Usable(std::string_view name) {
 }
 
 }  // namespace
+
+std::string FillNames(std::string_view sql, std::initializer_list<NamedText> names) {
+  std::string filled;
+  filled.reserve(sql.size() + 64);
+  while (!sql.empty()) {
+    const size_t open = sql.find('{');
+    filled += sql.substr(0, open);
+    if (open == std::string_view::npos) break;
+    sql.remove_prefix(open);
+    const std::string_view word = sql.substr(1, std::min(sql.find('}'), sql.size()) - 1);
+    const auto named = std::find_if(names.begin(), names.end(),
+                                    [&](const NamedText& name) { return name.first == word; });
+    if (named == names.end()) {
+      filled += '{';
+      sql.remove_prefix(1);
+    } else {
+      filled += named->second;
+      sql.remove_prefix(word.size() + 2);
+    }
+  }
+  return filled;
+}
 
 std::string QuoteLiteral(std::string_view value) {
   // With a backslash in it, the form that means the same whatever standard_conforming_strings says.

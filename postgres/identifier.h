@@ -1,7 +1,9 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -12,6 +14,12 @@ std::string QuoteIdentifier(std::string_view name);
 
 // `it's` -> `'it''s'`: a value in a text of several statements, which can't have parameters.
 std::string QuoteLiteral(std::string_view value);
+
+// The text with each {name} replaced, as in FillNames("SELECT … FROM {state}.inbox", {{"state",
+// quoted}}): the one way in which identifiers get into SQL. Braces around anything else stay as
+// they are. REQUIRES: the replacements are quoted.
+using NamedText = std::pair<std::string_view, std::string_view>;
+std::string FillNames(std::string_view sql, std::initializer_list<NamedText> names);
 
 // A table's name with its schema, as in `catalog.video_outbox`.
 struct QualifiedName {

@@ -37,5 +37,12 @@ TEST(QualifiedName, RefusesWhatIsNoTable) {
   EXPECT_FALSE(QualifiedName::Parse("s." + std::string(64, 'x')).ok());
 }
 
+TEST(FillNames, ReplacesTheNamesThatItIsGivenAndNothingElse) {
+  EXPECT_EQ(FillNames("SELECT '{}'::int[], '{a,b}' FROM {state}.inbox, {state}.t{",
+                      {{"state", R"("s")"}, {"table", "x"}}),
+            R"(SELECT '{}'::int[], '{a,b}' FROM "s".inbox, "s".t{)");
+  EXPECT_EQ(FillNames("{a}{b}", {{"a", "{b}"}, {"b", "1"}}), "{b}1");
+}
+
 }  // namespace
 }  // namespace lockstep::postgres

@@ -74,9 +74,9 @@ Migrator::Migrator(Connection& connection, std::string schema, std::vector<Migra
 
 absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
   std::map<int, std::string> applied;
-  ASSIGN_OR_RETURN(const Result table, connection_.Execute("SELECT to_regclass($1) IS NOT NULL",
-                                                           Params().Add(QuoteIdentifier(schema_) +
-                                                                        ".schema_migrations")));
+  ASSIGN_OR_RETURN(const Result table,
+                   connection_.Execute("SELECT to_regclass($1) IS NOT NULL",
+                                       QuoteIdentifier(schema_) + ".schema_migrations"));
   if (table.Bool(0, 0)) {
     ASSIGN_OR_RETURN(
         const Result rows,
@@ -91,9 +91,8 @@ absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
             "version that made it, or a newer one",
             schema_, version);
       }
-      ASSIGN_OR_RETURN(
-          const Result sum,
-          connection_.Execute("SELECT md5($1)", Params().Add(migrations_[version - 1].up)));
+      ASSIGN_OR_RETURN(const Result sum,
+                       connection_.Execute("SELECT md5($1)", migrations_[version - 1].up));
       if (sum.Text(0, 0) != rows.Text(i, 1)) {
         return FailedPrecondition(
             "migration {} of schema {} was changed after it was applied; restore its text and add "
@@ -113,11 +112,10 @@ absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
 
 absl::Status Migrator::Prepare() {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction.Execute(kLock, Params().Add(schema_)).status());
+  RETURN_IF_ERROR(transaction.Execute(kLock, schema_).status());
   const std::string schema = QuoteIdentifier(schema_);
-  ASSIGN_OR_RETURN(
-      const Result exists,
-      transaction.Execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", Params().Add(schema_)));
+  ASSIGN_OR_RETURN(const Result exists,
+                   transaction.Execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema_));
   // Asked first: CREATE SCHEMA IF NOT EXISTS wants the right to create even when it exists.
   if (exists.empty()) RETURN_IF_ERROR(transaction.Execute("CREATE SCHEMA " + schema).status());
   RETURN_IF_ERROR(transaction
@@ -133,12 +131,12 @@ absl::Status Migrator::Prepare() {
 
 absl::Status Migrator::Run(const Migration& migration, bool up) {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction.Execute(kLock, Params().Add(schema_)).status());
+  RETURN_IF_ERROR(transaction.Execute(kLock, schema_).status());
   const std::string schema = QuoteIdentifier(schema_);
   ASSIGN_OR_RETURN(const Result done,
                    transaction.Execute(
                        fmt::format("SELECT 1 FROM {}.schema_migrations WHERE version = $1", schema),
-                       Params().Add(migration.version)));
+                       migration.version));
   if (done.empty() != up) return transaction.Commit();  // another migrator was faster
   RETURN_IF_ERROR(
       transaction.Execute(fmt::format("SET LOCAL search_path = {}, pg_catalog", schema)).status());
@@ -151,11 +149,10 @@ absl::Status Migrator::Run(const Migration& migration, bool up) {
   const std::string record =
       up ? "INSERT INTO {}.schema_migrations (version, name, md5) VALUES ($1, $2, md5($3))"
          : "DELETE FROM {}.schema_migrations WHERE version = $1 AND ($2 || $3) IS NOT NULL";
-  RETURN_IF_ERROR(
-      transaction
-          .Execute(fmt::format(fmt::runtime(record), schema),
-                   Params().Add(migration.version).Add(migration.name).Add(migration.up))
-          .status());
+  RETURN_IF_ERROR(transaction
+                      .Execute(fmt::format(fmt::runtime(record), schema), migration.version,
+                               migration.name, migration.up)
+                      .status());
   return transaction.Commit();
 }
 

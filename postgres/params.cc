@@ -107,15 +107,11 @@ Params& Params::Add(const Array& value) {
   values_.emplace_back(value.Text());
   return *this;
 }
-Params& Params::Add(const std::optional<std::string>& value) {
-  values_.push_back(value);
+Params& Params::Add(Bytea value) {
+  values_.emplace_back(EncodeBytea(value.bytes));
   return *this;
 }
-Params& Params::AddBytea(std::string_view bytes) {
-  values_.emplace_back(EncodeBytea(bytes));
-  return *this;
-}
-Params& Params::AddNull() {
+Params& Params::Add(std::nullptr_t) {
   values_.emplace_back(std::nullopt);
   return *this;
 }

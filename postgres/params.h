@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "platform/clock.h"
+#include "platform/strong_id.h"
 
 namespace lockstep::postgres {
 
@@ -42,9 +45,21 @@ class Array {
   size_t size_ = 0;
 };
 
+// Bytes, as a parameter: Params(id, Bytea{payload}).
+struct Bytea {
+  std::string_view bytes;
+};
+
 // The parameters $1, $2, … of one statement, as text (what libpqxx 6 and 7 have in common).
 class Params {
  public:
+  Params() = default;
+  template <class... Values>
+  requires(sizeof...(Values) > 1 ||
+           (!std::same_as<Values, Params> && ...)) explicit Params(const Values&... values) {
+    (Add(values), ...);
+  }
+
   Params& Add(std::string_view value);
   Params& Add(const char* value) { return Add(std::string_view(value)); }
   Params& Add(const std::string& value) { return Add(std::string_view(value)); }
@@ -54,9 +69,16 @@ class Params {
   Params& Add(double value);
   Params& Add(WallTime value);
   Params& Add(const Array& value);
-  Params& Add(const std::optional<std::string>& value);
-  Params& AddBytea(std::string_view bytes);
-  Params& AddNull();
+  Params& Add(Bytea value);
+  Params& Add(std::nullptr_t);  // NULL
+  template <class Tag>
+  Params& Add(const StrongId<Tag>& id) {
+    return Add(std::string_view(id.value()));
+  }
+  template <class Value>
+  Params& Add(const std::optional<Value>& value) {
+    return value.has_value() ? Add(*value) : Add(nullptr);
+  }
 
   const std::vector<std::optional<std::string>>& values() const { return values_; }
 

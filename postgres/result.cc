@@ -1,6 +1,9 @@
 #include "postgres/result.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
+#include <cstdlib>
 #include <pqxx/pqxx>
 #include <utility>
 
@@ -58,6 +61,27 @@ int Result::Column(std::string_view name) const {
     if (name == impl_->result.column_name(i)) return i;
   }
   return -1;
+}
+
+int Row::At(std::string_view name) const {
+  const int column = result_->Column(name);
+  if (column >= 0) return column;
+  fmt::print(stderr, "lockstep: a statement has no column '{}'\n", name);
+  std::abort();
+}
+
+std::optional<std::string> Row::OptionalText(std::string_view name) const {
+  return result_->Optional(row_, At(name));
+}
+
+std::optional<int64_t> Row::OptionalInt(std::string_view name) const {
+  if (IsNull(name)) return std::nullopt;
+  return Int(name);
+}
+
+std::optional<WallTime> Row::OptionalTime(std::string_view name) const {
+  if (IsNull(name)) return std::nullopt;
+  return Time(name);
 }
 
 }  // namespace lockstep::postgres

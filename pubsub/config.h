@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "platform/config.h"
+#include "platform/config/config.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::pubsub {

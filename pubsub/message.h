@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "platform/attributes.h"
+#include "envelope/attributes.h"
 #include "platform/clock.h"
 #include "platform/strong_id.h"
 

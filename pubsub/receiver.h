@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
-#include "platform/service.h"
+#include "platform/daemon/service.h"
 #include "pubsub/message.h"
 
 namespace lockstep::pubsub {

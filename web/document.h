@@ -5,7 +5,7 @@
 #include <string>
 
 #include "platform/clock.h"
-#include "platform/reload.h"
+#include "platform/daemon/reload.h"
 
 // The parts of a status document that publisher and runner have in common.
 namespace lockstep::web {

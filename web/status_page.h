@@ -7,9 +7,9 @@
 #include <string>
 
 #include "platform/clock.h"
-#include "platform/http_server.h"
-#include "platform/service.h"
-#include "platform/ticker.h"
+#include "platform/daemon/http_server.h"
+#include "platform/daemon/service.h"
+#include "platform/daemon/ticker.h"
 #include "web/history.h"
 
 namespace lockstep::web {

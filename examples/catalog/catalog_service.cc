@@ -76,13 +76,8 @@ absl::Status CatalogService::CreateVideo() {
 
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(transaction
-                      .Execute(kInsert, Params()
-                                            .Add(video.id)
-                                            .Add(event.uploader_id())
-                                            .Add(event.title())
-                                            .Add(event.description())
-                                            .Add(event.duration_seconds())
-                                            .Add(now))
+                      .Execute(kInsert, video.id, event.uploader_id(), event.title(),
+                               event.description(), event.duration_seconds(), now)
                       .status());
   RETURN_IF_ERROR(
       Enqueue(transaction, video, "video.events.VideoCreated", event.SerializeAsString()));
@@ -113,9 +108,9 @@ absl::Status CatalogService::UpdateVideo() {
   Params params;
   params.Add(next.id).Add(next.version);
   if (retitle) {
-    params.Add(event.title()).AddNull();
+    params.Add(event.title()).Add(nullptr);
   } else {
-    params.AddNull().Add(event.duration_seconds());
+    params.Add(nullptr).Add(event.duration_seconds());
   }
   RETURN_IF_ERROR(transaction.Execute(kUpdate, params).status());
   RETURN_IF_ERROR(
@@ -139,8 +134,7 @@ absl::Status CatalogService::DeleteVideo() {
   Set(event.mutable_occurred_at(), now);
 
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(
-      transaction.Execute(kDelete, Params().Add(next.id).Add(next.version).Add(now)).status());
+  RETURN_IF_ERROR(transaction.Execute(kDelete, next.id, next.version, now).status());
   RETURN_IF_ERROR(
       Enqueue(transaction, next, "video.events.VideoDeleted", event.SerializeAsString()));
   RETURN_IF_ERROR(transaction.Commit());
@@ -152,8 +146,7 @@ absl::Status CatalogService::DeleteVideo() {
 absl::Status CatalogService::Enqueue(postgres::Transaction& transaction, const Video& video,
                                      const std::string& event_type, const std::string& payload) {
   return transaction
-      .Execute(kEnqueue,
-               Params().Add(video.id).Add(event_type).Add(video.version).AddBytea(payload))
+      .Execute(kEnqueue, video.id, event_type, video.version, postgres::Bytea{payload})
       .status();
 }
 

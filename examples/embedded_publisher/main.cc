@@ -10,9 +10,9 @@
 
 #include "postgres/connection.h"
 #include "postgres/migrator.h"
-#include "publisher/enqueue.h"
-#include "publisher/in_process_bus.h"
-#include "publisher/publisher.h"
+#include "publisher/dispatch/in_process_bus.h"
+#include "publisher/outbox/enqueue.h"
+#include "publisher/service/publisher.h"
 #include "sql/migrations.h"
 
 namespace {

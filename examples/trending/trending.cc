@@ -44,7 +44,7 @@ absl::Status Trending::Write(postgres::Transaction& transaction,
                            " t.scored_at)) / 86400),\n"
                            "  scored_at = greatest(t.scored_at, excluded.scored_at)",
                            postgres::QuoteIdentifier("trending" + suffix)),
-               postgres::Params().Add(videos).Add(counts).Add(times))
+               videos, counts, times)
       .status();
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "projections/projection.h"
+#include "projections/model/projection.h"
 
 namespace lockstep::examples {
 

@@ -19,20 +19,16 @@ int64_t OutboxTest::Enqueue(const EventSpec& event) {
   return db_.QueryInt(
       "SELECT lockstep.enqueue('shop.outbox', $1, 'item', $2, 'shop.ItemChanged', $3, $4, "
       "tenant_id => $5, attributes => $6)",
-      postgres::Params()
-          .Add(event.topic)
-          .Add(event.key)
-          .Add(event.version)
-          .AddBytea(event.payload)
-          .Add(event.tenant.empty() ? std::nullopt : std::optional(event.tenant))
-          .Add(event.attributes));
+      postgres::Params(event.topic, event.key, event.version, postgres::Bytea{event.payload},
+                       event.tenant.empty() ? std::nullopt : std::optional(event.tenant),
+                       event.attributes));
 }
 
 void OutboxTest::EnqueueMany(const std::string& key, int count, const std::string& topic) {
   db_.Query(
       "SELECT count(lockstep.enqueue('shop.outbox', $3, 'item', $1, 'shop.ItemChanged', v, "
       "'payload')) FROM generate_series(1, $2::int) v",
-      postgres::Params().Add(key).Add(count).Add(topic));
+      postgres::Params(key, count, topic));
 }
 
 OutboxTest::Claimer OutboxTest::NewClaimer(const std::string& name) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "postgres/connection.h"
-#include "publisher/options.h"
-#include "publisher/outbox_store.h"
+#include "publisher/options/options.h"
+#include "publisher/outbox/outbox_store.h"
 #include "tests/support/test_database.h"
 
 namespace lockstep::publisher {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/server.h"
+#include "emulator/service/server.h"
 #include "publisher/testing/outbox_test.h"
 #include "pubsub/transport.h"
 #include "tests/support/collecting_sink.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "publisher/pubsub_dispatcher.h"
+#include "publisher/dispatch/pubsub_dispatcher.h"
 
 namespace lockstep::publisher {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "publisher/dispatcher.h"
-#include "publisher/relay.h"
+#include "publisher/dispatch/dispatcher.h"
+#include "publisher/relay/relay.h"
 #include "publisher/testing/outbox_test.h"
 #include "tests/support/fake_bus.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "platform/metrics.h"
-#include "publisher/publisher.h"
+#include "publisher/service/publisher.h"
 #include "publisher/testing/publishers.h"
 #include "tests/support/eventually.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/google_cloud/library.h"
 

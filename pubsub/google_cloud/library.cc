@@ -10,9 +10,9 @@
 #include "google/cloud/pubsub/backoff_policy.h"
 #include "google/cloud/pubsub/options.h"
 #include "google/cloud/version.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
-#include "pubsub/grpc/status.h"
+#include "pubsub/grpc/channel/status.h"
 
 namespace lockstep::pubsub::google_cloud {
 namespace {

@@ -11,7 +11,7 @@
 #include "google/cloud/pubsub/topic.h"
 #include "google/cloud/status.h"
 #include "platform/clock.h"
-#include "pubsub/grpc/channel.h"
+#include "pubsub/grpc/channel/channel.h"
 
 namespace lockstep::pubsub::google_cloud {
 

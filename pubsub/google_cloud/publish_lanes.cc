@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/limits.h"
 

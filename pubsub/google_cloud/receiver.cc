@@ -7,7 +7,7 @@
 #include "google/cloud/grpc_options.h"
 #include "google/cloud/pubsub/options.h"
 #include "google/cloud/pubsub/subscriber_connection.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 
 namespace lockstep::pubsub::google_cloud {

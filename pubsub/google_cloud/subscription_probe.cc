@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "platform/status.h"
-#include "pubsub/grpc/status.h"
+#include "pubsub/grpc/channel/status.h"
 
 namespace lockstep::pubsub::google_cloud {
 namespace {

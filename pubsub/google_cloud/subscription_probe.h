@@ -6,8 +6,8 @@
 #include <string>
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
-#include "pubsub/grpc/channel.h"
-#include "pubsub/grpc/unary_calls.h"
+#include "pubsub/grpc/channel/channel.h"
+#include "pubsub/grpc/channel/unary_calls.h"
 
 namespace lockstep::pubsub::google_cloud {
 

@@ -7,9 +7,9 @@
 
 #include "platform/retry_policy.h"
 #include "platform/status.h"
-#include "pubsub/grpc/resource_codec.h"
-#include "pubsub/grpc/status.h"
-#include "pubsub/grpc/wire_time.h"
+#include "pubsub/grpc/channel/status.h"
+#include "pubsub/grpc/codec/resource_codec.h"
+#include "pubsub/grpc/codec/wire_time.h"
 #include "pubsub/names.h"
 
 namespace lockstep::pubsub::grpc_client {

@@ -9,7 +9,7 @@
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "google/pubsub/v1/schema.grpc.pb.h"
 #include "pubsub/admin.h"
-#include "pubsub/grpc/channel.h"
+#include "pubsub/grpc/channel/channel.h"
 
 namespace lockstep::pubsub::grpc_client {
 

@@ -4,9 +4,9 @@
 
 #include "platform/status.h"
 #include "pubsub/grpc/admin.h"
-#include "pubsub/grpc/channel.h"
-#include "pubsub/grpc/publisher.h"
-#include "pubsub/grpc/receiver.h"
+#include "pubsub/grpc/channel/channel.h"
+#include "pubsub/grpc/publish/publisher.h"
+#include "pubsub/grpc/receive/receiver.h"
 
 namespace lockstep::pubsub::grpc_client {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "platform/signals.h"
+#include "platform/daemon/signals.h"
 #include "web/status_page.h"
 
 int main(int argc, char** argv) {

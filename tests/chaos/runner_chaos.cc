@@ -20,9 +20,9 @@
 #include <random>
 #include <thread>
 
-#include "emulator/server.h"
+#include "emulator/service/server.h"
 #include "platform/duration.h"
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/migrator.h"

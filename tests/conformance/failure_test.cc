@@ -1,6 +1,6 @@
 #include <set>
 
-#include "emulator/server.h"
+#include "emulator/service/server.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/free_port.h"
 #include "tests/support/service_stress.h"

@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "emulator/server.h"
+#include "emulator/service/server.h"
 #include "platform/status.h"
 #include "tests/conformance/server.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "emulator/faults.h"
+#include "emulator/faults/faults.h"
 #include "platform/clock.h"
 
 namespace lockstep::conformance {

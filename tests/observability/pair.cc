@@ -180,7 +180,7 @@ void Pair::EnqueueRaw(int video, int version, const std::string& type, const std
                    "', 'catalog.video.changed.v1', 'video', $1, $2, $3::bigint, "
                    "convert_to($4, 'UTF8'), content_type => 'application/json'" +
                    more + ")",
-               postgres::Params().Add(VideoId(video)).Add(type).Add(version).Add(payload));
+               postgres::Params(VideoId(video), type, version, payload));
 }
 
 bool Pair::Await(const std::function<bool()>& condition, const char* what) {
@@ -201,7 +201,7 @@ bool Pair::Await(const std::function<bool()>& condition, const char* what) {
 int64_t Pair::Version(int video) {
   const auto rows =
       feed.Query("SELECT version FROM catalog_read.video_projection WHERE video_id = $1",
-                 postgres::Params().Add(VideoId(video)));
+                 postgres::Params(VideoId(video)));
   return rows.empty() ? 0 : rows.Int(0, 0);
 }
 

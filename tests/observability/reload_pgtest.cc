@@ -69,8 +69,8 @@ TEST(ReloadTest, FollowsWhatItCanNamesTheRestAndGoesOn) {
   EXPECT_TRUE(pair.Await([&] { return pair.Version(1) == 43; }, "going on"));
 }
 
-// What shows in what they do, not in their words alone. The other settings: runner/reload_pgtest.cc
-// and the tests of the publisher's parts.
+// What shows in what they do, not in their words alone. The other settings:
+// runner/group/reload_pgtest.cc and the tests of the publisher's parts.
 TEST(ReloadTest, RetentionAndTheLogLevelAreFollowed) {
   Pair pair;
   pair.StartPublisher();

@@ -10,7 +10,7 @@
 #include <functional>
 #include <thread>
 
-#include "emulator/server.h"
+#include "emulator/service/server.h"
 #include "platform/status.h"
 #include "pubsub/transport.h"
 #include "tests/support/process.h"
@@ -110,7 +110,7 @@ class BareRights : public ::testing::Test {
     db_.Query(
         "SELECT lockstep.enqueue('shop.outbox', 'shop.item.set.v1', 'item', $1, 'Set', "
         "$2::bigint, convert_to($3, 'UTF8'), content_type => 'application/json')",
-        postgres::Params().Add(key).Add(version).Add(R"({"amount":)" + amount + "}"));
+        postgres::Params(key, version, R"({"amount":)" + amount + "}"));
   }
 
   // Other processes bring it about; a minute is for a machine that stands still.

@@ -7,11 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include "platform/service.h"
+#include "platform/daemon/service.h"
 
 namespace lockstep::testing {
 
-// Holds a Service to what platform/service.h promises: Start once at most; Stop synchronous,
+// Holds a Service to what platform/daemon/service.h promises: Start once at most; Stop synchronous,
 // idempotent, legal before Start and from several threads at once; a destructor without Stop.
 // `make` gives a fresh one each time. `quiet` (optional) is asked after each Stop and must be true:
 // "nothing of it runs any more".

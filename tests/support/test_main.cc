@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "platform/log.h"
+#include "platform/log/log.h"
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);

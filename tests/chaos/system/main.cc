@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/schedule.h"
 #include "tests/chaos/system/source.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "platform/log.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 
@@ -189,14 +189,8 @@ absl::Status Source::Try(const std::vector<Event>& events, bool commit) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_->Begin());
   for (const Event& event : events) {
     RETURN_IF_ERROR(transaction
-                        .Execute(kEnqueue, postgres::Params()
-                                               .Add(options_.outbox)
-                                               .Add(options_.topic)
-                                               .Add(event.key)
-                                               .Add(event.type)
-                                               .Add(event.version)
-                                               .Add(Payload(event))
-                                               .Add(event.id))
+                        .Execute(kEnqueue, options_.outbox, options_.topic, event.key, event.type,
+                                 event.version, Payload(event), event.id)
                         .status());
   }
   return commit ? transaction.Commit() : transaction.Rollback();

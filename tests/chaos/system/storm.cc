@@ -164,8 +164,7 @@ std::string Storm::SafeTime() {
   const std::vector<std::string> ids = ledger_.Ids(settled_, asked);
   postgres::Array array;
   for (const std::string& id : ids) array.Add(std::string_view(id));
-  const auto missing =
-      (*connection)->Execute(kMissing, postgres::Params().Add(array).Add(generation_));
+  const auto missing = (*connection)->Execute(kMissing, array, generation_);
   if (!missing.ok() || missing->Int(0, 0) > 0) return {};
   settled_ += ids.size();
   // Pub/Sub's clock may be behind ours by the whole swing.

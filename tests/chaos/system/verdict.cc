@@ -42,7 +42,7 @@ Result Query(postgres::Connection& connection, const std::string& sql, const Par
 
 std::set<std::string> Ids(postgres::Connection& connection, const std::string& sql,
                           const std::string& group) {
-  const Result rows = Query(connection, sql, Params().Add(group));
+  const Result rows = Query(connection, sql, Params(group));
   std::set<std::string> ids;
   for (int i = 0; i < rows.rows(); ++i) ids.emplace(rows.Text(i, 0));
   return ids;
@@ -145,7 +145,7 @@ bool Verdict::Look(Progress& progress) {
         fmt::format("SELECT (SELECT count(*) FROM feed_state.inbox WHERE generation = {0}), "
                     "(SELECT count(*) FROM feed_state.dead_letters WHERE generation = {0})",
                     kGenerationOf),
-        Params().Add(name));
+        name);
     if (!counts.ok()) return false;
     settled =
         settled && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison();

@@ -1,0 +1,89 @@
+// lockstepctl rebuild, as an operator runs it beside a runner that works.
+#include <gmock/gmock.h>
+
+#include "ctl/testing/offsets_ctl.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RebuildCtl : public OffsetsCtl {
+ protected:
+  void SetUp() override {
+    const auto kept = world_.transport->admin().UpdateTopic(
+        {.name = world_.topic, .retention = std::chrono::hours(24)},
+        {"message_retention_duration"});
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    RunAndPublish();
+  }
+  BinaryWorld::Ran Rebuild(const std::string& arguments) {
+    return world_.Ctl("rebuild " + arguments);
+  }
+  int64_t SlotTables() {
+    return world_.Count("SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname ~ '__slot'");
+  }
+  size_t Subscriptions() {
+    return world_.transport->admin().ListSubscriptions(world_.project)->size();
+  }
+};
+
+TEST_F(RebuildCtl, SwapsRollsBackAndLeavesNothingBehind) {
+  const auto refused = Rebuild("feed --from earliest --reason test --yes");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("trigger"));
+  EXPECT_THAT(refused.err, HasSubstr("`lockstepctl offsets reset feed --empty`"));
+  world_.database.Run("DROP TRIGGER wait ON rm.items");
+
+  const auto unasked = Rebuild("feed --from earliest --reason test");
+  EXPECT_EQ(unasked.status, 1);
+  EXPECT_THAT(unasked.err, HasSubstr("about 4"));
+  EXPECT_THAT(unasked.err, HasSubstr("Repeat with --yes"));
+  EXPECT_EQ(SlotTables(), 0);
+
+  const auto done = Rebuild("feed --from earliest --reason 'titles were cut' --yes");
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("rm.items: 3 rows, 3 in the new table, checksums equal"));
+  EXPECT_THAT(done.out, HasSubstr("Swapped"));
+  EXPECT_THAT(Rebuild("status feed").out, HasSubstr("swapped"));
+  world_.Publish("d", 1);
+  EXPECT_TRUE(AwaitRight(4)) << runner_->Errors();
+
+  // The refusal comes before the question.
+  const auto early = Rebuild("finish feed");
+  EXPECT_EQ(early.status, 1);
+  EXPECT_THAT(early.err, HasSubstr("are kept until"));
+  EXPECT_THAT(early.err, Not(HasSubstr("Repeat with --yes")));
+
+  const auto back = Rebuild("rollback feed --reason test --yes");
+  EXPECT_EQ(back.status, 0) << back.err;
+  EXPECT_TRUE(AwaitRight(4)) << runner_->Errors();
+  EXPECT_EQ(SlotTables(), 0);
+  EXPECT_EQ(Subscriptions(), 1u);
+}
+
+TEST_F(RebuildCtl, FromACheckpointHoldsWhatCameSince) {
+  world_.database.Run("DROP TRIGGER wait ON rm.items");
+  ASSERT_EQ(world_.Ctl("checkpoint create feed").status, 0);
+  world_.Publish("d", 1);
+  ASSERT_TRUE(AwaitRight(4));
+  const std::string command = "feed --from checkpoint --reason test --yes";
+  EXPECT_THAT(Rebuild(command).err, HasSubstr("add --accept-missing if that is wanted"));
+  const auto differs = Rebuild(command + " --accept-missing");
+  EXPECT_EQ(differs.status, 1);
+  EXPECT_THAT(differs.err, HasSubstr("(a) is missing in the new table"));
+  EXPECT_THAT(differs.err, HasSubstr("nothing was swapped"));
+  EXPECT_EQ(Right(), 4);
+  const auto done = Rebuild("resume feed --accept-differences");
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE id = 'd'"), 1);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items"), 1);
+  const auto finished = Rebuild("finish feed --now --yes");
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(SlotTables(), 0);
+  EXPECT_EQ(Subscriptions(), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep::ctl

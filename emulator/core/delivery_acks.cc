@@ -1,0 +1,158 @@
+// DeliveryQueue: how a lease ends.
+#include <algorithm>
+
+#include "emulator/core/delivery_queue.h"
+
+namespace lockstep::emulator {
+
+Entry* DeliveryQueue::FindLease(uint64_t sequence, uint64_t lease) {
+  Entry* entry = log_.Find(sequence);
+  const bool current =
+      entry != nullptr && entry->state == AckState::kLeased && entry->lease == lease;
+  return current ? entry : nullptr;
+}
+
+AckOutcome DeliveryQueue::Acknowledge(uint64_t sequence, uint64_t lease) {
+  Entry* entry = log_.Find(sequence);
+  if (entry == nullptr && acked_leases_.count(lease) > 0) return AckOutcome::kDone;
+  if (entry == nullptr || lease == 0 || lease >= next_lease_) return AckOutcome::kInvalid;
+  // With exactly-once delivery only the last lease counts. Without it a late ack still counts,
+  // unless a redelivery of an older message of the key has taken this one back.
+  if (policy_.exactly_once ? lease != entry->lease : lease < entry->oldest_lease) {
+    return AckOutcome::kInvalid;
+  }
+  if (entry->state == AckState::kAcked) return AckOutcome::kDone;
+  if (policy_.exactly_once && entry->key != nullptr && entry->key->entries.front() != sequence) {
+    return AckOutcome::kUnordered;
+  }
+  MarkAcked(entry);
+  if (policy_.exactly_once) RememberAcked(lease);
+  return AckOutcome::kDone;
+}
+
+void DeliveryQueue::RememberAcked(uint64_t lease) {
+  constexpr size_t kRemembered = 10'000;
+  acked_leases_.insert(lease);
+  acked_in_order_.push_back(lease);
+  if (acked_in_order_.size() <= kRemembered) return;
+  acked_leases_.erase(acked_in_order_.front());
+  acked_in_order_.pop_front();
+}
+
+AckOutcome DeliveryQueue::Extend(uint64_t sequence, uint64_t lease, Millis by, SteadyTime now) {
+  Entry* entry = FindLease(sequence, lease);
+  if (entry == nullptr) return AckOutcome::kInvalid;
+  entry->deadline = now + by;
+  leases_.Add(by, {sequence, lease, entry->deadline});
+  return AckOutcome::kDone;
+}
+
+AckOutcome DeliveryQueue::Release(uint64_t sequence, uint64_t lease, SteadyTime now) {
+  if (FindLease(sequence, lease) == nullptr) return AckOutcome::kInvalid;
+  Redeliver(sequence, now);
+  return AckOutcome::kDone;
+}
+
+void DeliveryQueue::Tidy() {
+  leases_.DropStale([this](const LeaseTable::Record& record) { return IsCurrent(record); });
+  DropSettledFront();
+}
+
+bool DeliveryQueue::IsCurrent(const LeaseTable::Record& record) {
+  const Entry* entry = FindLease(record.sequence, record.lease);
+  return entry != nullptr && entry->deadline == record.deadline;
+}
+
+void DeliveryQueue::MarkAcked(Entry* entry) {
+  if (entry->state == AckState::kLeased) EndLease(entry);
+  entry->state = AckState::kAcked;
+  if (entry->key != nullptr) {
+    Settle(entry->key);
+  } else {
+    Forget(entry);
+  }
+}
+
+void DeliveryQueue::Redeliver(uint64_t sequence, SteadyTime now) {
+  Entry& entry = log_.At(sequence);
+  ++entry.failures;
+  if (policy_.max_attempts > 0 && static_cast<int>(entry.failures) >= policy_.max_attempts &&
+      can_dead_letter_()) {
+    dead_letters_.push_back({entry.message, static_cast<int>(entry.failures)});
+    return MarkAcked(&entry);
+  }
+  const Millis backoff = Backoff(entry.failures);
+  if (backoff > Millis(0)) backoffs_.emplace(now + backoff, sequence);
+  if (KeyQueue* key = entry.key; key != nullptr) {
+    keys_.Rewind(sequence, next_lease_);
+    key->blocked = backoff > Millis(0);
+    key->not_before = now + backoff;
+    return Settle(key);
+  }
+  EndLease(&entry);
+  entry.state = AckState::kPending;
+  entry.lease = 0;
+  if (backoff > Millis(0)) return;
+  entry.queued = true;
+  retries_.push_back(sequence);
+}
+
+Millis DeliveryQueue::Backoff(uint32_t failures) const {
+  const uint32_t doublings = std::min<uint32_t>(failures - 1, 20);
+  return std::min(policy_.min_backoff * (int64_t{1} << doublings), policy_.max_backoff);
+}
+
+void DeliveryQueue::Settle(KeyQueue* key) {
+  keys_.Settle(key, [this](Entry* entry) { Forget(entry); });
+}
+
+void DeliveryQueue::Forget(Entry* entry) {
+  if (!policy_.retain_acked) entry->message.reset();
+}
+
+void DeliveryQueue::Advance(SteadyTime now, WallTime wall) {
+  const auto is_current = [this](const LeaseTable::Record& record) { return IsCurrent(record); };
+  while (auto record = leases_.PopExpired(now, is_current)) Redeliver(record->sequence, now);
+  EndBackoffs(now);
+  while (!log_.empty()) {
+    Entry& front = log_.front();
+    if (front.message != nullptr && front.message->publish_time + policy_.retention <= wall) {
+      if (front.key != nullptr) front.key->blocked = false;
+      MarkAcked(&front);
+      front.message.reset();
+    }
+    if (front.state != AckState::kAcked || front.message != nullptr) break;
+    log_.PopFront();
+  }
+  ForgetDrained();
+}
+
+void DeliveryQueue::EndBackoffs(SteadyTime now) {
+  while (!backoffs_.empty() && backoffs_.begin()->first <= now) {
+    const uint64_t sequence = backoffs_.begin()->second;
+    backoffs_.erase(backoffs_.begin());
+    Entry* entry = log_.Find(sequence);
+    if (entry == nullptr || entry->state != AckState::kPending || entry->queued) continue;
+    if (entry->key != nullptr) {
+      if (entry->key->not_before > now) continue;
+      entry->key->blocked = false;
+      keys_.Place(entry->key);
+    } else {
+      entry->queued = true;
+      retries_.push_back(sequence);
+    }
+  }
+}
+
+std::optional<SteadyTime> DeliveryQueue::NextDue(SteadyTime now, WallTime wall) const {
+  std::optional<SteadyTime> due = leases_.NextDeadline();
+  const auto consider = [&due](SteadyTime time) { due = due ? std::min(*due, time) : time; };
+  if (!backoffs_.empty()) consider(backoffs_.begin()->first);
+  if (!log_.empty() && log_.front().message != nullptr) {
+    const auto left = log_.front().message->publish_time + policy_.retention - wall;
+    consider(now + std::chrono::ceil<Millis>(left));
+  }
+  return due;
+}
+
+}  // namespace lockstep::emulator

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "emulator/core/message.h"
+#include "platform/clock.h"
+
+namespace lockstep::emulator {
+
+struct KeyQueue;
+
+// Something that waits for messages: a StreamingPull or a Pull. Called without any lock held.
+class Wakeable {
+ public:
+  virtual ~Wakeable() = default;
+  // There may be something to take now.
+  virtual void Wake() = 0;
+};
+
+struct ConsumerLimits {
+  int64_t max_messages = 0;  // outstanding at once; 0 or less = no limit
+  int64_t max_bytes = 0;     // likewise
+  Millis ack_deadline{10'000};
+};
+
+// A stream or a Pull as its subscription sees it. It outlives its stream for as long as it holds
+// leases: a client may settle them by unary calls after its stream has ended.
+struct Consumer {
+  ConsumerLimits limits;
+  std::string client_id;
+  std::weak_ptr<Wakeable> wakeable;  // its stream may be gone before we notice
+  int64_t messages = 0;              // leased to it
+  int64_t bytes = 0;
+  size_t bound_keys = 0;      // keys whose owner it is
+  bool waiting = false;       // took nothing when it asked last
+  bool closed = false;        // its stream has ended
+  std::list<KeyQueue*> keys;  // its keys that have something to deliver
+
+  bool HasRoom() const {
+    return (limits.max_messages <= 0 || messages < limits.max_messages) &&
+           (limits.max_bytes <= 0 || bytes < limits.max_bytes);
+  }
+};
+
+enum class AckState : uint8_t { kPending, kLeased, kAcked };
+
+// One message in one subscription.
+struct Entry {
+  MessagePtr message;          // null: acked and no longer kept, or never wanted by the filter
+  KeyQueue* key = nullptr;     // while it stands in the queue of its ordering key
+  Consumer* holder = nullptr;  // while leased
+  uint64_t lease = 0;          // the last one given; 0 after it expired or was given back
+  uint64_t oldest_lease = 0;   // acks of leases before this one count for nothing
+  SteadyTime deadline;         // of the lease
+  uint32_t failures = 0;       // leases that expired or were given back
+  AckState state = AckState::kPending;
+  bool queued = false;  // stands in one of the queues for messages without a key
+};
+
+// The messages of one ordering key that are not settled. All before `next` are leased or acked. An
+// acked one stays for as long as an older one is not acked: if that is redelivered, so is this.
+struct KeyQueue {
+  std::string name;
+  std::deque<uint64_t> entries;  // sequences, rising; the first one is never acked
+  size_t next = 0;               // index of the first to deliver
+  size_t reach = 0;              // none from this index on was ever delivered
+  size_t outstanding = 0;        // leased ones
+  Consumer* owner = nullptr;     // while something is outstanding: nobody else gets this key
+  SteadyTime not_before;         // of its retry backoff
+  bool blocked = false;          // waits for not_before
+  std::list<KeyQueue*>* list = nullptr;  // where it waits to be delivered, if it does
+  std::list<KeyQueue*>::iterator position;
+};
+
+// Entries by sequence. Settled ones at the front are dropped; in between they stay as small husks.
+class EntryLog {
+ public:
+  explicit EntryLog(uint64_t first_sequence) : begin_(first_sequence) {}
+
+  uint64_t begin() const { return begin_; }
+  uint64_t end() const { return begin_ + entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  Entry& front() { return entries_.front(); }
+  const Entry& front() const { return entries_.front(); }
+  size_t size() const { return entries_.size(); }
+
+  Entry* Find(uint64_t sequence) {
+    if (sequence < begin_ || sequence >= end()) return nullptr;
+    return &entries_[sequence - begin_];
+  }
+  Entry& At(uint64_t sequence) { return entries_[sequence - begin_]; }
+  const Entry& At(uint64_t sequence) const { return entries_[sequence - begin_]; }
+
+  Entry& Append() { return entries_.emplace_back(); }
+  Entry& Prepend() {
+    --begin_;
+    return entries_.emplace_front();
+  }
+  void PopFront() {
+    ++begin_;
+    entries_.pop_front();
+  }
+
+ private:
+  uint64_t begin_;
+  std::deque<Entry> entries_;
+};
+
+inline int64_t SizeOf(const Entry& entry) {
+  return static_cast<int64_t>(entry.message->wire.size());
+}
+
+// Takes the lease away from its holder; what becomes of the message is the caller's.
+inline void EndLease(Entry* entry) {
+  --entry->holder->messages;
+  entry->holder->bytes -= SizeOf(*entry);
+  entry->holder = nullptr;
+  if (entry->key != nullptr) --entry->key->outstanding;
+}
+
+}  // namespace lockstep::emulator

@@ -1,0 +1,94 @@
+#include "emulator/core/ordering_keys.h"
+
+#include <algorithm>
+
+namespace lockstep::emulator {
+
+bool OrderingKeys::Append(uint64_t sequence, Entry* entry) {
+  const std::string& name = entry->message->ordering_key;
+  auto it = keys_.find(name);
+  if (it == keys_.end()) {
+    if (entry->state == AckState::kAcked) return false;
+    it = keys_.emplace(name, std::make_unique<KeyQueue>()).first;
+    it->second->name = name;
+  }
+  KeyQueue* key = it->second.get();
+  key->entries.push_back(sequence);
+  entry->key = key;
+  Place(key);
+  return true;
+}
+
+KeyQueue* OrderingKeys::NextFor(Consumer* consumer, bool loose) {
+  KeyQueue* const own = consumer->keys.empty() ? nullptr : consumer->keys.front();
+  KeyQueue* const free = loose && !ready_.empty() ? ready_.front() : nullptr;
+  if (own == nullptr || free == nullptr) return own != nullptr ? own : free;
+  return NextOf(*own) < NextOf(*free) ? own : free;
+}
+
+void OrderingKeys::Bind(KeyQueue* key, Consumer* owner) {
+  if (key->owner == owner) return;
+  if (key->owner != nullptr) --key->owner->bound_keys;
+  if (owner != nullptr) ++owner->bound_keys;
+  key->owner = owner;
+}
+
+void OrderingKeys::Rewind(uint64_t sequence, uint64_t oldest_lease) {
+  KeyQueue* key = log_->At(sequence).key;
+  const auto first = std::lower_bound(key->entries.begin(), key->entries.end(), sequence);
+  const auto reach = key->entries.begin() + static_cast<std::ptrdiff_t>(key->reach);
+  for (auto it = first; it < reach; ++it) {
+    Entry& entry = log_->At(*it);
+    if (entry.state == AckState::kLeased) EndLease(&entry);
+    entry.state = AckState::kPending;
+    entry.lease = 0;
+    entry.oldest_lease = oldest_lease;
+  }
+  key->next = std::min(key->next, static_cast<size_t>(first - key->entries.begin()));
+}
+
+void OrderingKeys::Place(KeyQueue* key) {
+  if (!HasSomething(*key) || key->blocked) return MoveTo(key, nullptr);
+  if (key->owner == nullptr) return MoveTo(key, &ready_);
+  MoveTo(key, key->owner->closed ? nullptr : &key->owner->keys);
+}
+
+void OrderingKeys::PlaceLast(KeyQueue* key) {
+  MoveTo(key, nullptr);
+  Place(key);
+}
+
+void OrderingKeys::Park(Consumer* consumer) {
+  while (!consumer->keys.empty()) MoveTo(consumer->keys.front(), nullptr);
+}
+
+void OrderingKeys::Transfer(Consumer* from, Consumer* to) {
+  if (from->bound_keys == 0) return;
+  for (auto& [name, key] : keys_) {
+    if (key->owner != from) continue;
+    Bind(key.get(), to);
+    Place(key.get());
+  }
+}
+
+void OrderingKeys::Clear() {
+  for (auto& [name, key] : keys_) {
+    Bind(key.get(), nullptr);
+    MoveTo(key.get(), nullptr);
+  }
+  keys_.clear();
+}
+
+void OrderingKeys::MoveTo(KeyQueue* key, std::list<KeyQueue*>* list) {
+  if (key->list == list) return;
+  if (key->list != nullptr) key->list->erase(key->position);
+  key->list = list;
+  if (list != nullptr) key->position = list->insert(list->end(), key);
+}
+
+void OrderingKeys::Erase(KeyQueue* key) {
+  MoveTo(key, nullptr);
+  keys_.erase(std::string(key->name));  // a copy: the name dies with the key
+}
+
+}  // namespace lockstep::emulator

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "emulator/core/entry_log.h"
+
+namespace lockstep::emulator {
+
+// The queues of the ordering keys of one subscription: a key is on one consumer at a time, and a
+// redelivery takes every later message of the key with it.
+// Not thread-safe: belongs to its DeliveryQueue.
+class OrderingKeys {
+ public:
+  explicit OrderingKeys(EntryLog* log) : log_(log) {}
+
+  // Puts an entry at the end of its key's queue. An acked one only if something older is unacked;
+  // the answer says whether it was put.
+  bool Append(uint64_t sequence, Entry* entry);
+
+  // The next key that `consumer` may deliver from: one of its own or, if `loose`, one that nobody
+  // holds; of the two, the one with the older message.
+  KeyQueue* NextFor(Consumer* consumer, bool loose);
+  void Bind(KeyQueue* key, Consumer* owner);
+
+  // Makes the message and every later one of its key pending again, acked ones too. Their leases
+  // end, and acks of leases before `oldest_lease` will count for nothing.
+  void Rewind(uint64_t sequence, uint64_t oldest_lease);
+
+  // After any change: drops what is settled at the front (`forget` is called for each), frees the
+  // key from an owner that holds nothing, and puts it where it is to be delivered from. The key may
+  // be gone afterwards.
+  template <typename Forget>
+  void Settle(KeyQueue* key, const Forget& forget);
+  void Place(KeyQueue* key);
+  // The same, behind the others there: each key has its turn.
+  void PlaceLast(KeyQueue* key);
+
+  // A stream ended: its keys wait until its leases are settled.
+  void Park(Consumer* consumer);
+  // A client came back under the same id: what belonged to its old stream belongs to the new one.
+  void Transfer(Consumer* from, Consumer* to);
+
+  void Clear();
+  size_t ready() const { return ready_.size(); }
+  size_t size() const { return keys_.size(); }
+
+ private:
+  static bool HasSomething(const KeyQueue& key) { return key.next < key.entries.size(); }
+  static uint64_t NextOf(const KeyQueue& key) { return key.entries[key.next]; }
+  void MoveTo(KeyQueue* key, std::list<KeyQueue*>* list);
+  void Erase(KeyQueue* key);
+
+  EntryLog* log_;
+  std::unordered_map<std::string, std::unique_ptr<KeyQueue>> keys_;
+  std::list<KeyQueue*> ready_;  // deliverable and free
+};
+
+template <typename Forget>
+void OrderingKeys::Settle(KeyQueue* key, const Forget& forget) {
+  while (!key->entries.empty()) {
+    Entry& front = log_->At(key->entries.front());
+    if (front.state != AckState::kAcked) break;
+    front.key = nullptr;
+    forget(&front);
+    key->entries.pop_front();
+    if (key->next > 0) --key->next;
+    if (key->reach > 0) --key->reach;
+  }
+  if (key->outstanding == 0) Bind(key, nullptr);
+  if (key->entries.empty()) {
+    Erase(key);
+  } else {
+    Place(key);
+  }
+}
+
+}  // namespace lockstep::emulator

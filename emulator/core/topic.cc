@@ -1,0 +1,120 @@
+#include "emulator/core/topic.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "emulator/wire/proto_time.h"
+
+namespace lockstep::emulator {
+
+Topic::Topic(Proto config, std::atomic<uint64_t>* next_id, const Clock& clock)
+    : next_id_(next_id), clock_(clock), last_time_(clock.Now()) {
+  SetConfig(config);
+}
+
+Topic::Proto Topic::Config() const {
+  std::scoped_lock lock(mu_);
+  return config_;
+}
+
+void Topic::SetConfig(const Proto& config) {
+  std::scoped_lock lock(mu_);
+  config_ = config;
+  retention_ = FromProto(config.message_retention_duration());
+  schema_ =
+      config.has_schema_settings()
+          ? std::make_shared<const google::pubsub::v1::SchemaSettings>(config.schema_settings())
+          : nullptr;
+  Trim();
+  for (const auto& subscription : subscriptions_) subscription->SetTopicRetention(retention_);
+}
+
+std::shared_ptr<const google::pubsub::v1::SchemaSettings> Topic::Schema() const {
+  std::scoped_lock lock(mu_);
+  return schema_;
+}
+
+std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> messages) {
+  std::vector<std::string> ids;
+  ids.reserve(messages.size());
+  std::vector<MessagePtr> published;
+  published.reserve(messages.size());
+  Subscription::Wakes wakes;
+  {
+    std::scoped_lock lock(mu_);
+    // The service's clock is fine to the microsecond at best; and it never goes back on a topic.
+    last_time_ =
+        std::max(last_time_, WallTime(std::chrono::floor<std::chrono::microseconds>(clock_.Now())));
+    uint64_t id = next_id_->fetch_add(messages.size());
+    for (auto& message : messages) {
+      Stamp(next_sequence_++, id++, last_time_, message.get());
+      ids.push_back(message->id);
+      published.push_back(std::move(message));
+    }
+    if (retention_ > Millis(0) || !holds_.empty()) {
+      kept_.insert(kept_.end(), published.begin(), published.end());
+    }
+    Trim();
+    for (const auto& subscription : subscriptions_) subscription->Append(published, &wakes);
+  }
+  for (const auto& wakeable : wakes) wakeable->Wake();
+  return ids;
+}
+
+std::shared_ptr<Subscription> Topic::Attach(const Make& make) {
+  std::scoped_lock lock(mu_);
+  return subscriptions_.emplace_back(make(next_sequence_, retention_));
+}
+
+void Topic::Detach(const Subscription* subscription) {
+  std::scoped_lock lock(mu_);
+  std::erase_if(subscriptions_, [=](const auto& each) { return each.get() == subscription; });
+}
+
+std::vector<std::shared_ptr<Subscription>> Topic::Subscriptions() const {
+  std::scoped_lock lock(mu_);
+  return subscriptions_;
+}
+
+std::vector<MessagePtr> Topic::KeptSince(WallTime time) {
+  std::scoped_lock lock(mu_);
+  Trim();
+  const auto first = std::partition_point(
+      kept_.begin(), kept_.end(),
+      [time](const MessagePtr& message) { return message->publish_time < time; });
+  return {first, kept_.end()};
+}
+
+std::vector<MessagePtr> Topic::KeptFrom(uint64_t sequence) {
+  std::scoped_lock lock(mu_);
+  Trim();
+  const auto first = std::partition_point(
+      kept_.begin(), kept_.end(),
+      [sequence](const MessagePtr& message) { return message->sequence < sequence; });
+  return {first, kept_.end()};
+}
+
+uint64_t Topic::Hold() {
+  std::scoped_lock lock(mu_);
+  holds_.insert(next_sequence_);
+  return next_sequence_;
+}
+
+void Topic::Release(uint64_t hold) {
+  std::scoped_lock lock(mu_);
+  if (const auto it = holds_.find(hold); it != holds_.end()) holds_.erase(it);
+  Trim();
+}
+
+void Topic::Trim() {
+  const WallTime oldest = clock_.Now() - retention_;
+  while (!kept_.empty()) {
+    const Message& front = *kept_.front();
+    const bool retained = retention_ > Millis(0) && front.publish_time > oldest;
+    const bool held = !holds_.empty() && front.sequence >= *holds_.begin();
+    if (retained || held) return;
+    kept_.pop_front();
+  }
+}
+
+}  // namespace lockstep::emulator

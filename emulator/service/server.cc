@@ -1,0 +1,111 @@
+#include "emulator/service/server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <mutex>
+#include <utility>
+
+#include "emulator/core/broker.h"
+#include "emulator/core/timekeeper.h"
+#include "emulator/schema/schema_registry.h"
+#include "emulator/service/publisher_service.h"
+#include "emulator/service/schema_service.h"
+#include "emulator/service/subscriber_service.h"
+#include "platform/status.h"
+
+namespace lockstep::emulator {
+namespace {
+
+// Above Pub/Sub's own limit of 10 MiB, so that we answer what exceeds it, and not gRPC.
+constexpr int kMaxRequestBytes = 24 << 20;
+
+}  // namespace
+
+// The wiring: services over the broker, beside it time and faults.
+struct Server::Parts {
+  explicit Parts(const Options& options)
+      : faults(options.faults),
+        timekeeper(*options.clock),
+        schemas(*options.clock),
+        broker(&timekeeper, &schemas),
+        publisher(&broker, &faults),
+        subscriber(&broker, &faults, &timekeeper),
+        schema(&schemas, &broker, &faults) {
+    faults.OnThaw([this] { broker.WakeAll(); });
+  }
+
+  Faults faults;
+  Timekeeper timekeeper;
+  SchemaRegistry schemas;
+  Broker broker;
+  PublisherService publisher;
+  SubscriberService subscriber;
+  SchemaService schema;
+  std::mutex stopping;
+  std::mutex mu;
+  std::unique_ptr<grpc::Server> grpc;
+  bool stopped = false;
+};
+
+Server::Server(Options options)
+    : options_(std::move(options)), parts_(std::make_unique<Parts>(options_)) {}
+
+Server::~Server() { Stop(); }
+
+Faults& Server::faults() { return parts_->faults; }
+
+std::vector<StreamInfo> Server::Streams() const { return parts_->faults.Streams(); }
+
+absl::Status Server::Start() {
+  RETURN_IF_ERROR(options_.faults.Validate());
+  if (options_.port < 0 || options_.port > 65535) {
+    return InvalidArgument("There is no port {}.", options_.port);
+  }
+  std::scoped_lock lock(parts_->mu);
+  if (parts_->stopped) return FailedPrecondition("The emulator was stopped.");
+  const bool is_ipv6 = options_.host.find(':') != std::string::npos && options_.host.front() != '[';
+  const std::string host = is_ipv6 ? "[" + options_.host + "]" : options_.host;
+  const std::string wanted = fmt::format("{}:{}", host, options_.port);
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(wanted, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error
+  // Clients ping to keep their streams alive, some of them often.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder.SetMaxSendMessageSize(-1);
+  builder.RegisterService(&parts_->publisher);
+  builder.RegisterService(&parts_->subscriber);
+  builder.RegisterService(&parts_->schema);
+  parts_->grpc = builder.BuildAndStart();
+  if (parts_->grpc == nullptr || port == 0) {
+    parts_->grpc.reset();
+    return Unavailable(
+        "The emulator can't listen on {}: the port is taken or the host is not "
+        "this machine. Choose another with --port (0 takes a free one).",
+        wanted);
+  }
+  address_ = fmt::format("{}:{}", host, port);
+  return parts_->timekeeper.Start();
+}
+
+void Server::Stop() {
+  std::scoped_lock stop(parts_->stopping);  // a second caller waits for the first
+  std::unique_ptr<grpc::Server> running;
+  {
+    std::scoped_lock lock(parts_->mu);
+    parts_->stopped = true;
+    running = std::move(parts_->grpc);
+  }
+  if (running != nullptr) {
+    parts_->faults.Thaw();  // calls that wait are answered
+    parts_->faults.CloseStreams(Unavailable("The emulator is stopping."));
+    running->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    running->Wait();
+  }
+  parts_->timekeeper.Stop();
+}
+
+}  // namespace lockstep::emulator

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "emulator/faults/faults.h"
+#include "platform/clock.h"
+#include "platform/daemon/service.h"
+
+namespace lockstep::emulator {
+
+struct Options {
+  std::string host = "127.0.0.1";
+  int port = 0;  // 0 = a free one
+  FaultOptions faults;
+  const Clock* clock = &Clock::System();  // tests set their own
+};
+
+// An embedded Pub/Sub: google.pubsub.v1 over gRPC, everything in memory. One object is one empty
+// Pub/Sub; several can live in a process. Stop ends every call; what was published is gone with it.
+//
+//   emulator::Server server;
+//   server.Start();
+//   setenv("PUBSUB_EMULATOR_HOST", server.address().c_str(), 1);
+class Server : public Service {
+ public:
+  explicit Server(Options options = {});
+  ~Server() override;
+
+  // UNAVAILABLE, with a sentence for the user, when the port is taken.
+  absl::Status Start() override;
+  void Stop() override;
+
+  // "127.0.0.1:43121". REQUIRES: started.
+  const std::string& address() const { return address_; }
+
+  // Fault injection, at any time.
+  Faults& faults();
+
+  // What its open streams hold, at any time.
+  std::vector<StreamInfo> Streams() const;
+
+ private:
+  struct Parts;
+
+  const Options options_;
+  std::unique_ptr<Parts> parts_;
+  std::string address_;
+};
+
+}  // namespace lockstep::emulator

@@ -1,0 +1,275 @@
+#include "emulator/service/streaming_pull.h"
+
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <tuple>
+#include <utility>
+
+#include "emulator/service/response_writer.h"
+#include "emulator/service/rpc_status.h"
+#include "emulator/wire/field_rules.h"
+#include "platform/status.h"
+
+namespace lockstep::emulator {
+namespace {
+
+// Unsent confirmations beyond this stop the reading of more acks.
+constexpr int64_t kMaxConfirmations = 1 << 20;
+constexpr int kProtocolVersionField = 10;
+
+absl::Status CheckDeadline(int seconds) {
+  if (seconds >= 10 && seconds <= 600) return absl::OkStatus();
+  return InvalidArgument("Invalid stream_ack_deadline_seconds: {} is not within 10 and 600.",
+                         seconds);
+}
+
+}  // namespace
+
+StreamingPull::StreamingPull(Broker* broker, Faults* faults, AckPath* acks)
+    : broker_(broker), faults_(faults), acks_(acks) {}
+
+StreamingPull* StreamingPull::Begin(Broker* broker, Faults* faults, AckPath* acks) {
+  auto stream = std::make_shared<StreamingPull>(broker, faults, acks);
+  stream->self_ = stream;
+  faults->AddStream(stream);
+  stream->StartSendInitialMetadata();
+  if (absl::Status refused = faults->CheckCall("StreamingPull"); !refused.ok()) {
+    stream->CloseWith(refused);
+  } else {
+    stream->StartRead(&stream->incoming_);
+  }
+  return stream.get();
+}
+
+void StreamingPull::OnReadDone(bool ok) {
+  if (!ok) return CloseWith(absl::OkStatus());  // half-closed, or gone
+  faults_->WhenThawed([self = shared_from_this()] { self->HandleIncoming(); });
+}
+
+void StreamingPull::HandleIncoming() {
+  Request request;
+  const grpc::Status parsed =
+      grpc::GenericDeserialize<grpc::ProtoBufferReader, Request>(&incoming_, &request);
+  absl::Status handled =
+      parsed.ok() ? Handle(std::move(request)) : InvalidArgument("The request is not well formed.");
+  if (!handled.ok()) return CloseWith(handled);
+  ReadMore();
+  Pump();
+}
+
+void StreamingPull::ReadMore() {
+  {
+    std::scoped_lock lock(mu_);
+    if (finished_ || ending_) return;
+    read_waits_ = head_bytes_ > kMaxConfirmations;
+    if (read_waits_) return;
+  }
+  StartRead(&incoming_);
+}
+
+absl::Status StreamingPull::Handle(Request request) {
+  const bool ping = request.ByteSizeLong() == 0;
+  const int64_t protocol_version = TakeInteger(kProtocolVersionField, &request);
+  RETURN_IF_ERROR(RefuseUnknown(request));
+  if (consumer_ == nullptr) {
+    answers_pings_ = protocol_version > 0;
+    RETURN_IF_ERROR(Open(request));
+  } else {
+    if (!request.subscription().empty() || request.max_outstanding_messages() != 0 ||
+        request.max_outstanding_bytes() != 0 || protocol_version != 0) {
+      return InvalidArgument(
+          "Only the first request of a stream may set subscription, max_outstanding_messages, "
+          "max_outstanding_bytes and protocol_version.");
+    }
+    if (answers_pings_ && ping) {
+      std::scoped_lock lock(mu_);
+      head_wanted_ = true;  // a ping: any response is the answer
+    }
+    if (request.stream_ack_deadline_seconds() != 0) {
+      RETURN_IF_ERROR(CheckDeadline(request.stream_ack_deadline_seconds()));
+      std::scoped_lock lock(mu_);
+      if (finished_) return absl::OkStatus();  // and the consumer is gone
+      subscription_->SetAckDeadline(consumer_,
+                                    std::chrono::seconds(request.stream_ack_deadline_seconds()));
+    }
+  }
+  return Settle(request);
+}
+
+absl::Status StreamingPull::Open(const Request& request) {
+  RETURN_IF_ERROR(CheckDeadline(request.stream_ack_deadline_seconds()));
+  ASSIGN_OR_RETURN(subscription_, broker_->FindSubscription(request.subscription()));
+  ConsumerLimits limits;
+  if (!faults_->ignores_flow_control()) {
+    limits.max_messages = request.max_outstanding_messages();
+    limits.max_bytes = request.max_outstanding_bytes();
+  }
+  limits.ack_deadline = std::chrono::seconds(request.stream_ack_deadline_seconds());
+  client_id_ = request.client_id();
+  ASSIGN_OR_RETURN(consumer_, subscription_->Attach(limits, client_id_, weak_from_this()));
+  const auto properties = subscription_->GetProperties();
+  bool too_late = false;
+  {
+    std::scoped_lock lock(mu_);
+    head_wanted_ = properties.exactly_once;  // clients decide by it how to ack
+    opened_ = true;
+    too_late = finished_;  // closed while we attached
+  }
+  if (too_late) subscription_->Detach(consumer_);
+  return absl::OkStatus();
+}
+
+absl::Status StreamingPull::Settle(const Request& request) {
+  if (request.modify_deadline_seconds_size() != request.modify_deadline_ack_ids_size()) {
+    return InvalidArgument(
+        "modify_deadline_seconds and modify_deadline_ack_ids must have the same size.");
+  }
+  for (const int seconds : request.modify_deadline_seconds()) {
+    if (seconds < 0 || seconds > 600) {
+      return InvalidArgument("Invalid ack deadline: {} s is not within 0 and 600.", seconds);
+    }
+  }
+  if (!request.modify_deadline_ack_ids().empty()) {
+    ASSIGN_OR_RETURN(AckReport report,
+                     subscription_->ModifyAckDeadline(request.modify_deadline_ack_ids(),
+                                                      {request.modify_deadline_seconds().begin(),
+                                                       request.modify_deadline_seconds().end()}));
+    if (report.exactly_once) {
+      std::scoped_lock lock(mu_);
+      auto* confirmation = head_.mutable_modify_ack_deadline_confirmation();
+      for (auto& id : report.done) confirmation->add_ack_ids(std::move(id));
+      for (auto& id : report.invalid) confirmation->add_invalid_ack_ids(std::move(id));
+      NoteConfirmations(request.modify_deadline_ack_ids());
+    }
+  }
+  if (request.ack_ids().empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(AckAnswer answer, acks_->Acknowledge(subscription_, request.ack_ids()));
+  if (answer.report.exactly_once) {
+    std::scoped_lock lock(mu_);
+    auto* confirmation = head_.mutable_acknowledge_confirmation();
+    for (auto& id : answer.report.done) confirmation->add_ack_ids(std::move(id));
+    for (auto& id : answer.report.invalid) confirmation->add_invalid_ack_ids(std::move(id));
+    for (auto& id : answer.report.unordered) confirmation->add_unordered_ack_ids(std::move(id));
+    for (auto& id : answer.temporary) confirmation->add_temporary_failed_ack_ids(std::move(id));
+    NoteConfirmations(request.ack_ids());
+  }
+  return absl::OkStatus();
+}
+
+// With mu_ held.
+void StreamingPull::NoteConfirmations(const Subscription::AckIds& ids) {
+  for (const std::string& id : ids) head_bytes_ += static_cast<int64_t>(id.size()) + 4;
+  head_wanted_ = true;
+}
+
+void StreamingPull::CloseWith(const absl::Status& reason) {
+  {
+    std::scoped_lock lock(mu_);
+    if (!ending_) ending_ = reason;
+  }
+  Pump();
+}
+
+StreamInfo StreamingPull::Info() const {
+  StreamInfo info;
+  std::scoped_lock lock(mu_);  // and while it is held, the consumer is not detached
+  if (!opened_ || finished_) return info;
+  info.subscription = subscription_->Config().name();
+  info.client_id = client_id_;
+  info.unsent_bytes = unsent_bytes_ + head_bytes_;
+  std::tie(info.outstanding_messages, info.outstanding_bytes) =
+      subscription_->OutstandingOf(consumer_);
+  return info;
+}
+
+void StreamingPull::Pump() {
+  for (;;) {
+    std::optional<absl::Status> end;
+    bool attached = false;
+    {
+      std::scoped_lock lock(mu_);
+      if (busy_) {
+        again_ = true;
+        return;
+      }
+      if (finished_) return;
+      again_ = false;
+      if (ending_) {
+        finished_ = true;
+        end = ending_;
+        attached = opened_;
+      } else if (!opened_) {
+        return;
+      }
+      busy_ = true;
+    }
+    if (end) {  // busy_ stays: nothing is sent after the end
+      // Before Finish: a client that sees the end must not find us among the consumers any more.
+      if (attached) subscription_->Detach(consumer_);
+      return Finish(ToGrpc(*end));
+    }
+    if (SendNext()) return;  // OnWriteDone goes on
+    std::scoped_lock lock(mu_);
+    busy_ = false;
+    if (!again_ && !ending_) return;
+  }
+}
+
+bool StreamingPull::SendNext() {
+  if (faults_->frozen()) return false;
+  auto taken = subscription_->Take(consumer_, Budget{});
+  const absl::Status failed = taken.ok() ? absl::OkStatus() : taken.status();
+  absl::Status fault;
+  if (failed.ok() && !taken->empty()) fault = faults_->CheckStream();
+  Response head;
+  {
+    std::scoped_lock lock(mu_);
+    if (!failed.ok()) {
+      if (!ending_) ending_ = failed;
+      return false;
+    }
+    if (taken->empty() && !head_wanted_) return false;
+    head = std::exchange(head_, {});
+    head_bytes_ = 0;
+    head_wanted_ = false;
+  }
+  const auto properties = subscription_->GetProperties();  // they may change while we stream
+  head.mutable_subscription_properties()->set_exactly_once_delivery_enabled(
+      properties.exactly_once);
+  head.mutable_subscription_properties()->set_message_ordering_enabled(properties.ordered);
+  std::vector<OutgoingMessage> messages;
+  messages.reserve(taken->size());
+  for (const Delivery& delivery : *taken) {
+    messages.push_back({&delivery});
+    if (faults_->Duplicate()) messages.push_back({&delivery, 1});
+  }
+  outgoing_ = WriteResponse(head, subscription_->number(), messages);
+  {
+    std::scoped_lock lock(mu_);
+    unsent_bytes_ = static_cast<int64_t>(outgoing_.Length());
+    // After what was taken, as the service does it: a message that is leased has been sent, or the
+    // next one of its key would overtake it on the client's next stream.
+    if (!fault.ok() && !ending_) ending_ = fault;
+  }
+  StartWrite(&outgoing_);
+  return true;
+}
+
+void StreamingPull::OnWriteDone(bool ok) {
+  bool read = false;
+  {
+    std::scoped_lock lock(mu_);
+    busy_ = false;
+    unsent_bytes_ = 0;
+    if (!ok && !ending_) ending_ = absl::CancelledError("The client is gone.");
+    read = std::exchange(read_waits_, false);
+  }
+  if (read) ReadMore();
+  Pump();
+}
+
+void StreamingPull::OnCancel() { CloseWith(absl::CancelledError("The client is gone.")); }
+
+void StreamingPull::OnDone() { const auto last = std::move(self_); }
+
+}  // namespace lockstep::emulator

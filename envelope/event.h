@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "envelope/attributes.h"
+#include "platform/clock.h"
+#include "platform/strong_id.h"
+
+namespace lockstep::envelope {
+
+// The aggregate that versions, gaps and parking belong to.
+struct Aggregate {
+  std::optional<std::string> tenant_id;
+  std::string type;
+  std::string id;
+
+  friend auto operator<=>(const Aggregate&, const Aggregate&) = default;
+};
+
+// An aggregate as one text: `video/123`, with a tenant `video@acme/123`. Injective.
+std::string AggregateKey(const Aggregate& aggregate);
+
+// One event as the wire brings it (CONTRACT §1): the attributes parsed, the payload untouched.
+struct Event {
+  EventId event_id;
+  std::string event_type;
+  Aggregate aggregate;
+  int64_t version = 0;
+  int schema_version = 1;
+  WallTime occurred_at;
+  std::string content_type;  // application/protobuf or application/json
+  std::string topic;         // the logical one
+  Attributes attributes;     // all of them, for mappings
+  std::string payload;
+};
+
+}  // namespace lockstep::envelope

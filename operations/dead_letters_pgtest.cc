@@ -1,0 +1,294 @@
+// Dead letters resolved by hand, while the group runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "offsets/postgres_offset_provider.h"
+#include "offsets/reset.h"
+#include "operations/dead_letter_desk.h"
+#include "platform/status.h"
+#include "runner/testing/test_group.h"
+#include "tests/support/eventually.h"
+
+namespace lockstep::operations {
+
+using namespace runner;  // what a group is made of, and its fixtures
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// What lockstepctl does, on a connection of its own.
+class Operator {
+ public:
+  explicit Operator(GroupWorld& world)
+      : world_(world),
+        connection_(world.database.Connect()),
+        batch_(schema_, group_, projector_, offsets_, {.on_poison = world.options.on_poison}) {
+    projector_.may_park = world.may_park;
+  }
+
+  absl::StatusOr<BatchResult> Resolve(int64_t id, bool replay, bool accept_missing = false) {
+    const auto under = epochs_.Load(*connection_);
+    auto result = batch_.Resolve(
+        *connection_, *under,
+        {.id = id, .replay = replay, .operator_name = "ann", .accept_missing = accept_missing});
+    auto rest = result.ok() ? result->unfinished : std::vector<std::string>();
+    while (!rest.empty()) {
+      const auto released = batch_.Release(*connection_, *under, rest);
+      if (!released.ok()) break;
+      rest = released->unfinished;
+    }
+    return result;
+  }
+  int64_t FirstDead() {
+    return world_.Count("SELECT min(id) FROM feed_state.dead_letters WHERE state = 'dead'");
+  }
+  DeadLetterDesk desk() const { return {schema_, group_}; }
+  postgres::Connection& connection() { return *connection_; }
+
+ private:
+  GroupWorld& world_;
+  const offsets::StateSchema schema_{"feed_state"};
+  const ConsumerGroup group_{"feed"};
+  std::unique_ptr<postgres::Connection> connection_;
+  TestProjector projector_;
+  offsets::PostgresOffsetProvider offsets_{schema_};
+  const offsets::Epochs epochs_{schema_, group_};
+  const Batch batch_;
+};
+
+// An event that fails until somebody creates the table rm.cure.
+std::string Curable(const std::string& field) {
+  std::string payload = Merge(field, "cured");
+  payload.pop_back();
+  return payload +
+         R"(,"sql":"DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$"})";
+}
+
+// To give one up settles its version and all before it.
+TEST(DeadLetterDiscard, IsRefusedWhileVersionsBeforeItMayStillCome) {
+  GroupWorld world(/*ordered=*/false);
+  const auto group = world.NewGroup();
+  const auto publish = [&](int64_t version, const std::string& payload) {
+    world.Publish({{.version = version, .payload = payload, .ordered = false}});
+    ASSERT_TRUE(world.AwaitDrained());
+  };
+  publish(1, Merge("a", "one"));
+  publish(4, "not json");
+  publish(5, Merge("b", "five"));
+  Operator ann(world);
+  const auto early = ann.Resolve(ann.FirstDead(), false);
+  EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
+  EXPECT_THAT(std::string(MessageOf(early.status())), HasSubstr("--accept-missing"));
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+  // One of them is dead itself: it has come.
+  publish(3, "not json");
+  EXPECT_FALSE(ann.Resolve(ann.FirstDead(), false).ok()) << "version 2 is still missing";
+  publish(2, Merge("a", "two"));
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items"), "5twofive");
+}
+
+TEST(DeadLetterDiscard, GivesUpWhatIsMissingIfTold) {
+  GroupWorld world(/*ordered=*/false);
+  const auto group = world.NewGroup();
+  for (const int64_t version : {1, 3, 4}) {
+    world.Publish({{.version = version,
+                    .payload = version == 3 ? "not json" : Merge("a", "x"),
+                    .ordered = false}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  Operator ann(world);
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), false, /*accept_missing=*/true).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 4);
+}
+
+TEST(DeadLetterReplay, AppliesItAndThenWhatWaitedInOrderWithoutTouchingTheOffset) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1, .payload = Merge("a", "1")},
+                 {.version = 2, .payload = Curable("b")},
+                 {.version = 3, .payload = Merge("a", "3")},
+                 {.version = 4, .payload = Merge("a", "4")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+  ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+  Operator ann(world);
+  const auto ill = ann.Resolve(ann.FirstDead(), true);
+  EXPECT_THAT(std::string(MessageOf(ill.status())), HasSubstr("ill"));
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+
+  world.database.Run("CREATE TABLE rm.cure ()");
+  const std::string offset =
+      world.Value("SELECT string_agg(message_id, ',') FROM feed_state.offsets");
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), true).ok());
+  EXPECT_EQ(world.Value("SELECT version || a || b FROM rm.items"), "44cured");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count("SELECT n FROM rm.counters"), 4);
+  EXPECT_EQ(world.Value("SELECT string_agg(version::text, '' ORDER BY seq) FROM rm.history"),
+            "1234");
+  EXPECT_EQ(world.Value("SELECT string_agg(message_id, ',') FROM feed_state.offsets"), offset);
+  EXPECT_EQ(world.Value("SELECT state FROM feed_state.dead_letters"), "replayed");
+  EXPECT_EQ(world.Value("SELECT operator FROM feed_state.audit"), "ann");
+  // Its aggregate goes on as if nothing had been.
+  world.Publish({{.version = 5, .payload = Merge("a", "5")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 5);
+}
+
+TEST(DeadLetterReplay, DiscardsItAndLetsTheRestGoOn) {
+  for (const bool may_park : {true, false}) {
+    GroupWorld world;
+    world.may_park = may_park;
+    const auto group = world.NewGroup();
+    world.Publish({{.version = 1}, {.version = 2, .payload = "bad"}, {.version = 3}});
+    ASSERT_TRUE(world.AwaitDrained());
+    ASSERT_EQ(world.Count("SELECT version FROM rm.items"), 1);
+    Operator ann(world);
+    ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+    EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+    EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+    world.Publish({{.version = 4}});
+    ASSERT_TRUE(world.AwaitDrained());
+    EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 4);
+    EXPECT_FALSE(ann.Resolve(1, true).ok());  // resolved is resolved
+  }
+}
+
+TEST(DeadLetterReplay, KeepsWaitingForTheNextDeadVersion) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1},
+                 {.version = 2, .payload = "bad"},
+                 {.version = 3},
+                 {.version = 4, .payload = "bad"},
+                 {.version = 5}});
+  ASSERT_TRUE(world.AwaitDrained());
+  Operator ann(world);
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 3);
+  EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state"), 4);
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 5);
+}
+
+// It was replayed while an older one was dead still, so it waited; the database refuses it then.
+TEST(DeadLetterReplay, OneThatWaitedAndDiesAgainIsOpenAgain) {
+  const std::string ill =
+      Running("DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$");
+  GroupWorld world;
+  auto group = world.NewGroup();
+  world.Publish({{.version = 1}, {.version = 3, .payload = ill}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 2, .payload = ill}, {.version = 4}});
+  ASSERT_TRUE(world.AwaitDrained());
+  const auto id = [&](int version) {
+    return world.Count(
+        fmt::format("SELECT id FROM feed_state.dead_letters WHERE version = {}", version));
+  };
+  const auto state = [&] {
+    return world.Value("SELECT state FROM feed_state.dead_letters WHERE version = 3");
+  };
+  Operator ann(world);
+  ASSERT_TRUE(ann.Resolve(id(3), true).ok());
+  ASSERT_EQ(state(), "replayed");
+  ASSERT_TRUE(ann.Resolve(id(2), false).ok());
+  group = world.NewGroup("another");  // which releases what waits
+  EXPECT_TRUE(world.Await([&] { return state() == "dead"; }));
+  EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state"), 3);
+  world.database.Run("CREATE TABLE rm.cure ()");
+  ASSERT_TRUE(ann.Resolve(id(3), true).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 4);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+}
+
+TEST(DeadLetterReplay, AfterAResetForwardNothingWaitsForWhatWasLeftOut) {
+  GroupWorld world;
+  const auto merge = [](int64_t version) {
+    return TestEvent{.version = version, .payload = Merge("a", std::to_string(version))};
+  };
+  auto group = world.NewGroup();
+  world.Publish({merge(1), {.version = 2, .payload = "bad"}, merge(3)});
+  ASSERT_TRUE(world.AwaitDrained());
+  group.reset();
+  world.Publish({merge(4), merge(5)});
+  Operator ann(world);
+  const offsets::Resets resets{offsets::StateSchema("feed_state"), ConsumerGroup("feed")};
+  ASSERT_TRUE(resets
+                  .Run(ann.connection(),
+                       {.seek = {.kind = offsets::SeekKind::kTime, .time = Clock::System().Now()},
+                        .operator_name = "ann",
+                        .reason = "a test",
+                        .fence = Millis(1)})
+                  .ok());
+  world.Publish({merge(6)});
+  group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), false).ok());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 6);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  // From here on a gap is a gap again.
+  world.Publish({merge(8), merge(10)});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 8);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 1);
+}
+
+// The key gets new events all the while: none may overtake, none may be forgotten.
+TEST(DeadLetterReplay, HoldsTheOrderWhileNewEventsComeIn) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish(
+      {{.version = 1, .payload = Merge("a", "1")}, {.version = 2, .payload = Curable("b")}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("CREATE TABLE rm.cure ()");
+  constexpr int kLast = 60;
+  std::atomic<bool> half{false};
+  std::thread publisher([&] {
+    for (int v = 3; v <= kLast; ++v) {
+      world.Publish({{.version = v, .payload = Merge("a", std::to_string(v))}});
+      if (v == kLast / 2) half = true;
+    }
+  });
+  EXPECT_TRUE(testing::Eventually([&] { return half.load(); }));
+  Operator ann(world);
+  EXPECT_TRUE(ann.Resolve(ann.FirstDead(), true).ok());
+  publisher.join();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_TRUE(world.Await([&] { return world.Count("SELECT version FROM rm.items") == kLast; }));
+  EXPECT_EQ(world.Count("SELECT n FROM rm.counters"), kLast);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM (SELECT version < lag(version) OVER (ORDER BY seq) "
+                        "AS bad FROM rm.history) h WHERE bad"),
+            0);
+}
+
+TEST(DeadLetterDesk, FindsShowsAndQuarantines) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish(
+      {{.id = "a", .payload = "bad"}, {.id = "b", .payload = "bad"}, {.id = "b", .version = 2}});
+  ASSERT_TRUE(world.AwaitDrained());
+  Operator ann(world);
+  EXPECT_THAT(*ann.desk().List(ann.connection(), {}, 100), SizeIs(2));
+  const auto found = *ann.desk().List(ann.connection(), {.key = "item/b"}, 100);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found.front().waiting, 1);
+  EXPECT_EQ(ann.desk().Show(ann.connection(), found.front().id, false)->payload, "");
+  EXPECT_EQ(ann.desk().Show(ann.connection(), found.front().id, true)->payload, "bad");
+  EXPECT_EQ(*ann.desk().Quarantine(ann.connection(), {found.front().id}, true, "ann", "look"), 1);
+  EXPECT_FALSE(ann.Resolve(found.front().id, true).ok());
+  EXPECT_EQ(world.Count("SELECT blocked_version FROM feed_state.key_state WHERE "
+                        "aggregate_key = 'item/b'"),
+            1);
+  EXPECT_EQ(*ann.desk().Quarantine(ann.connection(), {found.front().id}, false, "ann", ""), 1);
+  EXPECT_TRUE(ann.Resolve(found.front().id, false).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::operations

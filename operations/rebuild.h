@@ -1,0 +1,140 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "offsets/rebuilds.h"
+#include "operations/rebuild_swap.h"
+#include "operations/shadow_tables.h"
+#include "projections/model/projector.h"
+#include "pubsub/transport.h"
+#include "runner/options/group_options.h"
+
+namespace lockstep::operations {
+
+// Where a rebuild begins.
+struct RebuildFrom {
+  enum class Kind { kEarliest, kTime, kSnapshot, kCheckpoint } kind = Kind::kEarliest;
+  WallTime time;
+  std::string snapshot;  // full name
+};
+
+struct RebuildRequest {
+  RebuildFrom from;
+  Millis keep_old{24LL * 3600 * 1000};
+  bool accept_missing = false;
+  std::string operator_name;
+  std::string reason;
+};
+
+// What a rebuild would do, for the person who decides.
+struct RebuildPlan {
+  offsets::RebuildRow row;
+  int64_t events = 0;                // about so many will be applied; 0 = not known
+  std::optional<WallTime> earliest;  // how far back the topic reaches
+};
+
+struct RebuildProgress {
+  int64_t done = 0;
+  int64_t total = 0;  // about; 0 = not known
+};
+
+// A group's rebuild, blue/green (DESIGN §8, docs/adr/0006). The shadow slot is filled by a group of
+// this very process, from a subscription of its own, while the group's runners serve from the live
+// one. Everything that is decided is in one row of the state schema, and each step can be repeated:
+// a rebuild that was interrupted anywhere is taken up by Resume or undone by Abort. One process
+// drives a rebuild at a time. On the caller's thread.
+class Rebuild {
+ public:
+  struct Parts {
+    std::string database;
+    std::string state_schema;
+    std::string instance;  // of the group that fills
+    pubsub::Transport& transport;
+    runner::GroupOptions options;  // the live group's, with its subscription's full name
+    // The group's projections over tables with this suffix.
+    std::function<absl::StatusOr<std::unique_ptr<projections::Projector>>(const std::string&)>
+        projector;
+    // Per table, the columns that get the time of the write: two builds differ in them.
+    std::map<std::string, std::set<std::string>> write_times = {};
+  };
+  struct Listener {
+    std::function<void(const RebuildProgress&)> progress;
+    std::function<void(const std::string&)> note;  // what happens, in a sentence
+  };
+
+  // REQUIRES: `connection` is the caller's own, for this object alone.
+  Rebuild(Parts parts, postgres::Connection& connection, Listener listener);
+  ~Rebuild();
+
+  // Looks, and changes nothing. Refusals say what is possible instead.
+  absl::StatusOr<RebuildPlan> Plan(const RebuildRequest& request);
+  absl::Status Begin(const RebuildPlan& plan);
+
+  // Goes on from wherever it stands until the slots are swapped, or a discard is done. CANCELLED
+  // when `stop` is requested: nothing is lost.
+  absl::Status Resume(bool despite_differences, const std::stop_token& stop);
+
+  absl::Status Rollback(const std::string& operator_name, const std::string& reason);
+  // Ends it for good: the slot that does not serve goes. Before `keep_old` is over only with `now`.
+  absl::Status Finish(bool now);
+  // Undoes what has not been swapped yet.
+  absl::Status Abort();
+  // Whether they would be refused as it stands now: to be known before somebody is asked.
+  absl::Status MayRollback();
+  absl::Status MayFinish(bool now);
+  absl::Status MayAbort();
+
+  absl::StatusOr<std::optional<offsets::RebuildRow>> Load();
+  // What the last try to swap has found.
+  const std::optional<SwapResult>& last_swap() const { return last_swap_; }
+
+  // For tests: see RebuildStep.
+  RebuildStep at;
+  Millis poll{250};
+  Millis quiet{3'000};  // without a delivery so long, nothing more comes
+
+ private:
+  class Filling;
+
+  absl::Status LockDriver();
+  absl::StatusOr<offsets::RebuildRow> Need();
+  absl::Status Reached(std::string_view step) const { return at ? at(step) : absl::OkStatus(); }
+  absl::Status Prepare(const offsets::RebuildRow& row);
+  absl::Status MakeShadow(const offsets::RebuildRow& row);
+  absl::Status Fill(const offsets::RebuildRow& row, bool despite_differences,
+                    const std::stop_token& stop);
+  // Whether the shadow has everything, so that a swap can be tried.
+  absl::StatusOr<bool> CaughtUp(const offsets::RebuildRow& row, bool nothing_comes);
+  absl::StatusOr<bool> TrySwap(const offsets::RebuildRow& row, bool despite_differences,
+                               Filling& filling);
+  absl::Status Discard(const offsets::RebuildRow& row);
+  absl::Status DropSlot(const offsets::RebuildRow& row);
+  absl::Status RetryLocked(const std::function<absl::Status()>& run,
+                           const std::vector<std::string>& tables);
+  absl::Status ForgetSubscription(const std::string& subscription);
+  absl::Status Decide(const offsets::RebuildRow& row, int discard_slot);
+  RebuildSwap Swapper(const offsets::RebuildRow& row);
+
+  const Parts parts_;
+  postgres::Connection& connection_;
+  const Listener listener_;
+  const offsets::StateSchema schema_;
+  const ConsumerGroup group_;
+  const offsets::Rebuilds rebuilds_;
+  bool driver_ = false;
+  WallTime checked_until_;
+  int64_t not_redelivered_ = 0;  // and accepted
+  int tries_ = 0;
+  int64_t missing_ = -1;
+  WallTime missing_since_;
+  std::optional<SwapResult> last_swap_;
+};
+
+}  // namespace lockstep::operations

@@ -1,0 +1,154 @@
+// Rebuild::Plan and Begin: what is possible, and the row that says what is wanted.
+#include <fmt/format.h>
+
+#include <regex>
+
+#include "offsets/checkpoints.h"
+#include "operations/rebuild.h"
+#include "platform/duration.h"
+#include "platform/status.h"
+
+namespace lockstep::operations {
+namespace {
+
+using Kind = RebuildFrom::Kind;
+
+constexpr std::string_view kLive = R"(
+SELECT (SELECT max(slot) FROM {state}.slots WHERE group_name = $1),
+       (SELECT count(*) FROM {state}.inbox WHERE generation = $2 AND received_at >= $3),
+       (SELECT min(publish_time) FROM {state}.group_offsets WHERE group_name = $1))";
+
+std::string ShadowSubscription(const std::string& live, int slot) {
+  static const std::regex kSlot(R"(\.slot\d+$)");
+  return fmt::format("{}.slot{}", std::regex_replace(live, kSlot, ""), slot);
+}
+
+// Of the newest checkpoint, or the named snapshot: of the same topic, and still there.
+absl::Status PlanSnapshot(postgres::Connection& connection, const offsets::StateSchema& schema,
+                          const ConsumerGroup& group, const RebuildFrom& from,
+                          const pubsub::Subscription& live, pubsub::Admin& admin,
+                          offsets::WantedSeek& seek) {
+  seek.kind = offsets::SeekKind::kSnapshot;
+  seek.snapshot = from.snapshot;
+  if (from.kind == Kind::kCheckpoint) {
+    ASSIGN_OR_RETURN(const auto list, offsets::Checkpoints(schema, group).List(connection));
+    if (list.empty()) return FailedPrecondition("no checkpoint is recorded");
+    seek.snapshot = list.front().snapshot;
+  }
+  ASSIGN_OR_RETURN(const auto snapshot, admin.GetSnapshot(seek.snapshot));
+  if (snapshot.topic != live.topic) {
+    return InvalidArgument("snapshot {} is of {}, and {} of {}", seek.snapshot, snapshot.topic,
+                           live.name, live.topic);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanTime(const RebuildFrom& from, const pubsub::Subscription& live,
+                      const std::string& group, RebuildPlan& plan) {
+  const WallTime now = Clock::System().Now();
+  if (!live.topic_retention || *live.topic_retention <= Millis(0)) {
+    return FailedPrecondition(
+        "{} keeps no history, so a new subscription of it starts empty: there is nothing to "
+        "rebuild from. `lockstepctl offsets reset {} --to-earliest --empty` replays what {} itself "
+        "keeps; or give the topic a retention (lockstepctl provision) and rebuild once it reaches "
+        "back far enough",
+        live.topic, group, live.name);
+  }
+  plan.earliest = now - *live.topic_retention;
+  plan.row.seek.kind = offsets::SeekKind::kTime;
+  plan.row.seek.time = from.kind == Kind::kEarliest ? *plan.earliest : from.time;
+  if (plan.row.seek.time < *plan.earliest) {
+    return FailedPrecondition("{} is outside the retention of {}; the earliest possible is {}",
+                              FormatTimestamp(from.time), live.topic,
+                              FormatTimestamp(*plan.earliest));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMissing(const RebuildRequest& request, const RebuildPlan& plan,
+                          const std::optional<WallTime>& first) {
+  if (request.accept_missing) return absl::OkStatus();
+  if (plan.row.seek.kind == offsets::SeekKind::kSnapshot) {
+    return FailedPrecondition(
+        "a snapshot brings back what was not acked when it was taken, and all since; what the "
+        "read model holds from before would be missing in the new tables; add --accept-missing if "
+        "that is wanted");
+  }
+  if (!first || *first >= plan.row.seek.time) return absl::OkStatus();
+  return FailedPrecondition(
+      "the read model goes back to {}, the rebuild would begin at {}: what lies between would be "
+      "missing in the new tables; add --accept-missing if that is wanted",
+      FormatTimestamp(*first), FormatTimestamp(plan.row.seek.time));
+}
+
+}  // namespace
+
+absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
+  ASSIGN_OR_RETURN(const auto standing, rebuilds_.Load(connection_));
+  if (standing) {
+    return FailedPrecondition(
+        "a rebuild of '{}' stands already ({}); `lockstepctl rebuild status {}` says how to go on",
+        group_.value(), Name(standing->state), group_.value());
+  }
+  ASSIGN_OR_RETURN(const offsets::GroupEpoch live,
+                   offsets::Epochs(schema_, group_).Load(connection_));
+  pubsub::Admin& admin = parts_.transport.admin();
+  ASSIGN_OR_RETURN(const pubsub::Subscription subscription,
+                   admin.GetSubscription(live.subscription));
+  RebuildPlan plan;
+  plan.row.old_slot = live.slot;
+  plan.row.old_subscription = live.subscription;
+  plan.row.accept_missing = request.accept_missing;
+  plan.row.keep_old = request.keep_old;
+  plan.row.operator_name = request.operator_name;
+  plan.row.reason = request.reason;
+  if (request.from.kind == Kind::kSnapshot || request.from.kind == Kind::kCheckpoint) {
+    RETURN_IF_ERROR(PlanSnapshot(connection_, schema_, group_, request.from, subscription, admin,
+                                 plan.row.seek));
+  } else {
+    RETURN_IF_ERROR(PlanTime(request.from, subscription, group_.value(), plan));
+  }
+  RETURN_IF_ERROR(CheckMissing(request, plan, live.first_publish_time));
+  if (request.keep_old > subscription.retention) {
+    return InvalidArgument("the old slot can be kept {} at most, as long as {} keeps its messages",
+                           FormatDuration(subscription.retention), live.subscription);
+  }
+  ASSIGN_OR_RETURN(const auto row, connection_.Execute(schema_.Sql(kLive), group_.value(),
+                                                       live.generation, plan.row.seek.time));
+  plan.row.new_slot = static_cast<int>(row.Int(0, 0)) + 1;
+  plan.events = plan.row.seek.kind == offsets::SeekKind::kTime ? row.Int(0, 1) : 0;
+  if (!row.IsNull(0, 2) && plan.row.seek.kind == offsets::SeekKind::kTime &&
+      plan.row.seek.time > row.Time(0, 2)) {
+    return InvalidArgument("{} is after the group's own position, {}",
+                           FormatTimestamp(plan.row.seek.time), FormatTimestamp(row.Time(0, 2)));
+  }
+  plan.row.new_subscription = ShadowSubscription(live.subscription, plan.row.new_slot);
+  ASSIGN_OR_RETURN(const auto projector, parts_.projector(""));
+  plan.row.tables = projector->Tables();
+  ASSIGN_OR_RETURN(const auto obstacles,
+                   ShadowTables(plan.row.tables).Obstacles(connection_, plan.row.shadow_suffix()));
+  if (!obstacles.empty()) {
+    return FailedPrecondition(
+        "the tables can't be rebuilt beside the live ones:\n  {}\n`lockstepctl offsets reset {} "
+        "--empty` rebuilds them in place",
+        fmt::join(obstacles, "\n  "), group_.value());
+  }
+  const auto taken = admin.GetSubscription(plan.row.new_subscription);
+  if (taken.ok()) {
+    return FailedPrecondition("{} is there already; delete it first", plan.row.new_subscription);
+  }
+  if (!absl::IsNotFound(taken.status())) return taken.status();
+  return plan;
+}
+
+absl::Status Rebuild::Begin(const RebuildPlan& plan) {
+  RETURN_IF_ERROR(LockDriver());
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+  RETURN_IF_ERROR(rebuilds_.Insert(transaction, plan.row));
+  RETURN_IF_ERROR(
+      rebuilds_.Audit(transaction, "rebuild.began", plan.row.operator_name, plan.row.reason));
+  RETURN_IF_ERROR(transaction.Commit());
+  return Reached("begun");
+}
+
+}  // namespace lockstep::operations

@@ -1,0 +1,160 @@
+#include "operations/reset_plan.h"
+
+#include <algorithm>
+#include <random>
+
+#include "offsets/postgres_offset_provider.h"
+#include "platform/duration.h"
+#include "platform/status.h"
+#include "postgres/identifier.h"
+
+namespace lockstep::operations {
+namespace {
+
+using offsets::ResetMode;
+using offsets::SeekKind;
+using Target = ResetWish::Target;
+
+// Events that came after the target come again.
+constexpr std::string_view kReceivedSince = R"(
+SELECT count(*) FROM {state}.inbox WHERE generation = $1 AND received_at >= $2)";
+
+// How far back this subscription can go: acked messages that it keeps, or that its topic keeps.
+std::optional<Millis> Window(const pubsub::Subscription& subscription) {
+  std::optional<Millis> window;
+  if (subscription.retain_acked) window = subscription.retention;
+  if (subscription.topic_retention) {
+    window = std::max(window.value_or(Millis(0)), *subscription.topic_retention);
+  }
+  return window;
+}
+
+// On a subscription of its own, for a Seek can't be tried without being done.
+absl::Status TrySeek(const pubsub::Subscription& like, pubsub::Admin& admin, WallTime now) {
+  pubsub::Subscription probe;
+  probe.name = fmt::format("{}.probe-{:08x}", like.name, std::random_device()());
+  probe.topic = like.topic;
+  probe.ordering = like.ordering;
+  probe.retain_acked = like.retain_acked;
+  RETURN_IF_ERROR(admin.CreateSubscription(probe).status());
+  const absl::Status sought = admin.SeekToTime(probe.name, now);
+  admin.DeleteSubscription(probe.name).IgnoreError();
+  if (!absl::IsUnimplemented(sought)) return sought;
+  return absl::UnimplementedError(
+      fmt::format("this emulator can't seek to a time on {} subscriptions, so nothing was changed; "
+                  "--to-snapshot may work, and lockstep-emulator can do both",
+                  like.ordering ? "ordered" : "unordered"));
+}
+
+absl::Status PlanTarget(const ResetWish& wish, const pubsub::Subscription& subscription,
+                        WallTime now, ResetPlan& plan) {
+  const auto window = Window(subscription);
+  plan.earliest = now - window.value_or(Millis(0));
+  plan.seek.kind = SeekKind::kTime;
+  const std::string cure = fmt::format(
+      "{} keeps no acked messages: turn retain_acked_messages on (lockstepctl provision), from "
+      "then "
+      "on it can",
+      subscription.name);
+  switch (wish.target) {
+    case Target::kLatest:
+      plan.seek.time = now;
+      return absl::OkStatus();
+    case Target::kEarliest:
+      if (!window) return FailedPrecondition("nothing can be replayed: {}", cure);
+      plan.seek.time = *plan.earliest;
+      return absl::OkStatus();
+    case Target::kTime:
+    case Target::kSnapshot:
+      break;
+  }
+  plan.seek.time = wish.time;
+  if (wish.time > now) {
+    return InvalidArgument("{} is in the future; --to-latest leaves out everything until now",
+                           FormatTimestamp(wish.time));
+  }
+  if (!window) return FailedPrecondition("nothing can be replayed: {}", cure);
+  if (wish.time < *plan.earliest) {
+    return FailedPrecondition("{} is outside the retention of {}; the earliest possible is {}",
+                              FormatTimestamp(wish.time), subscription.name,
+                              FormatTimestamp(*plan.earliest));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanSnapshot(const ResetWish& wish, const pubsub::Subscription& subscription,
+                          pubsub::Admin& admin, ResetPlan& plan) {
+  plan.seek = {.kind = SeekKind::kSnapshot, .snapshot = wish.snapshot};
+  const auto snapshot = admin.GetSnapshot(wish.snapshot);
+  if (absl::IsNotFound(snapshot.status())) {
+    return NotFound("snapshot {} does not exist, or has expired", wish.snapshot);
+  }
+  if (absl::IsPermissionDenied(snapshot.status())) return absl::OkStatus();
+  if (!snapshot.ok()) return snapshot.status();
+  if (!subscription.topic.empty() && snapshot->topic != subscription.topic) {
+    return InvalidArgument("snapshot {} is of {}, and {} of {}", wish.snapshot, snapshot->topic,
+                           subscription.name, subscription.topic);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEmptying(const ResetWish& wish, const ResetPlan& plan) {
+  if (wish.mode != ResetMode::kEmpty || wish.accept_missing) return absl::OkStatus();
+  if (plan.seek.kind == SeekKind::kSnapshot) {
+    return FailedPrecondition(
+        "a snapshot brings back what was not acked when it was taken, and "
+        "--empty would delete the rest for good; add --accept-missing if that "
+        "is wanted");
+  }
+  if (!plan.first || *plan.first >= plan.seek.time) return absl::OkStatus();
+  return FailedPrecondition(
+      "--empty would delete what can't be replayed: the read model goes back to {}, the replay to "
+      "{}; add --accept-missing if that is wanted",
+      FormatTimestamp(*plan.first), FormatTimestamp(plan.seek.time));
+}
+
+}  // namespace
+
+absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection,
+                                    const offsets::StateSchema& schema, const ConsumerGroup& group,
+                                    const std::vector<std::string>& tables, pubsub::Admin& admin,
+                                    const ResetWish& wish, WallTime now) {
+  ResetPlan plan;
+  const offsets::Epochs epochs(schema, group);
+  ASSIGN_OR_RETURN(plan.before, epochs.Load(connection));
+  plan.first = plan.before.first_publish_time;
+  {
+    ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
+    offsets::PostgresOffsetProvider provider(schema);
+    ASSIGN_OR_RETURN(plan.offset, provider.Load(&transaction, group));
+  }
+  auto subscription = admin.GetSubscription(plan.before.subscription);
+  const bool readable = subscription.ok();
+  if (!readable && !absl::IsPermissionDenied(subscription.status())) return subscription.status();
+  if (!readable) {
+    subscription = pubsub::Subscription{.name = plan.before.subscription,
+                                        .retain_acked = true,
+                                        .retention = std::chrono::hours(31 * 24)};
+  }
+  if (wish.target == Target::kSnapshot) {
+    RETURN_IF_ERROR(PlanSnapshot(wish, *subscription, admin, plan));
+  } else {
+    RETURN_IF_ERROR(PlanTarget(wish, *subscription, now, plan));
+    if (wish.emulator && readable) RETURN_IF_ERROR(TrySeek(*subscription, admin, now));
+    ASSIGN_OR_RETURN(const auto count, connection.Execute(schema.Sql(kReceivedSince),
+                                                          plan.before.generation, plan.seek.time));
+    plan.redelivered = count.Int(0, 0);
+  }
+  if (!readable) plan.earliest.reset();
+  RETURN_IF_ERROR(CheckEmptying(wish, plan));
+  if (wish.mode != ResetMode::kEmpty) return plan;
+  for (const std::string& table : tables) {
+    ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
+    ASSIGN_OR_RETURN(const auto rows,
+                     connection.Execute(fmt::format("SELECT count(*) FROM {}", name.Quoted())));
+    plan.emptied.emplace_back(table, rows.Int(0, 0));
+  }
+  return plan;
+}
+
+}  // namespace lockstep::operations

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "offsets/reset.h"
+#include "pubsub/admin.h"
+
+namespace lockstep::operations {
+
+// What an operator asks for.
+struct ResetWish {
+  enum class Target { kTime, kSnapshot, kEarliest, kLatest };
+  Target target = Target::kTime;
+  WallTime time;
+  std::string snapshot;  // full name
+  offsets::ResetMode mode = offsets::ResetMode::kKeep;
+  bool accept_missing = false;
+  bool emulator = false;  // it may lack Seek: that is found out first
+};
+
+// What a reset would do, for the dry run.
+struct ResetPlan {
+  offsets::GroupEpoch before;
+  std::optional<offsets::GroupOffset> offset;
+  offsets::WantedSeek seek;
+  std::optional<WallTime> earliest;  // what can be replayed; none = it could not be found out
+  std::optional<WallTime> first;     // the oldest event in the read model
+  int64_t redelivered = -1;          // about; -1 = unknown
+  std::vector<std::pair<std::string, int64_t>> emptied;  // table, rows
+};
+
+// Looks, and changes nothing. Refusals are statuses whose sentence says what is possible instead.
+absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection,
+                                    const offsets::StateSchema& schema, const ConsumerGroup& group,
+                                    const std::vector<std::string>& tables, pubsub::Admin& admin,
+                                    const ResetWish& wish, WallTime now);
+
+}  // namespace lockstep::operations

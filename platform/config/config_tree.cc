@@ -1,0 +1,128 @@
+#include "platform/config/config_tree.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "platform/config/yaml_size.h"
+#include "platform/read_file.h"
+#include "platform/status.h"
+
+namespace lockstep::config_internal {
+namespace {
+
+std::set<std::string> ParentsOf(const std::set<std::string>& known) {
+  std::set<std::string> parents;
+  for (const std::string& path : known) {
+    for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+      parents.insert(path.substr(0, dot));
+    }
+  }
+  return parents;
+}
+
+void Walk(State& state, const YAML::Node& node, const std::string& path,
+          const std::set<std::string>& known, const std::set<std::string>& parents) {
+  if (known.contains(path) || state.maps.contains(path)) return;
+  if (node.IsMap() && (path.empty() || parents.contains(path))) {
+    for (const auto& child : node) {
+      const std::string key = Join(path, child.first.Scalar());
+      if (known.contains(key) || parents.contains(key)) {
+        Walk(state, child.second, key, known, parents);
+        continue;
+      }
+      const std::string nearest = NearestKey(key, known);
+      state.errors.push_back(
+          fmt::format("{}: unknown key '{}'{}", PlaceOf(state, child.first), key,
+                      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+    }
+  }
+}
+
+// "conf/catalog.yaml" -> "catalog"
+std::string WithoutFolderAndEnding(const std::string& file) {
+  const std::filesystem::path name = std::filesystem::path(file).filename();
+  return name.extension() == ".yaml" || name.extension() == ".yml" ? name.stem() : name;
+}
+
+}  // namespace
+
+absl::StatusOr<YAML::Node> LoadFile(const std::string& file) {
+  const auto text = ReadWholeFile(file);
+  if (!text.ok()) {
+    return NotFound("configuration file {}. Name an existing file with --config.",
+                    MessageOf(text.status()));
+  }
+  YAML::Node root;
+  try {
+    root.reset(YAML::Load(*text));
+    RETURN_IF_ERROR(CheckYamlSize(root, file));
+  } catch (const YAML::Exception& e) {
+    return InvalidArgument("{}:{}:{}: not YAML: {}", file, e.mark.line + 1, e.mark.column + 1,
+                           e.msg);
+  }
+  if (!root.IsMap() && !root.IsNull()) {
+    return InvalidArgument("{}: a map of keys is wanted at the top of the file", file);
+  }
+  return root;
+}
+
+std::string Join(std::string_view path, std::string_view name) {
+  return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
+}
+
+std::string PlaceOf(const State& state, const YAML::Node& node) {
+  if (!node.IsDefined() || node.Mark().is_null()) return state.sources.file;
+  return fmt::format("{}:{}:{}", state.sources.file, node.Mark().line + 1, node.Mark().column + 1);
+}
+
+YAML::Node Child(const YAML::Node& node, const std::string& key) {
+  if (!node.IsDefined() || !node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
+  const YAML::Node found = node[key];
+  return found.IsDefined() ? found : YAML::Node(YAML::NodeType::Undefined);
+}
+
+std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view shorthand) {
+  const auto short_label = [&](const YAML::Node& node) {
+    return shorthand == "name" ? node.Scalar() : WithoutFolderAndEnding(node.Scalar());
+  };
+  if (item.IsScalar()) return short_label(item);
+  const YAML::Node name = Child(item, "name");
+  if (name.IsDefined() && name.IsScalar()) return name.Scalar();
+  const YAML::Node named = Child(item, std::string(shorthand));
+  if (named.IsDefined() && named.IsScalar()) return short_label(named);
+  return fmt::format("{}", index);
+}
+
+std::string NearestKey(const std::string& key, const std::set<std::string>& known) {
+  std::vector<std::string> candidates;
+  candidates.reserve(known.size());
+  for (const std::string& path : known) {
+    candidates.push_back(path.ends_with(".*") ? path.substr(0, path.size() - 2) : path);
+  }
+  return NearestWord(key, candidates);
+}
+
+absl::StatusOr<std::string> Flatten(const YAML::Node& node) {
+  const auto refused = absl::InvalidArgumentError("a plain value is wanted here");
+  if (node.IsScalar()) return node.Scalar();
+  if (node.IsNull()) return std::string();
+  std::vector<std::string> parts;
+  for (const auto& child : node) {
+    if (node.IsMap()) {
+      if (!child.second.IsScalar()) return refused;
+      parts.push_back(child.first.Scalar() + "=" + child.second.Scalar());
+    } else {
+      if (!child.IsScalar()) return refused;
+      parts.push_back(child.Scalar());
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+void CheckUnknown(State& state, const YAML::Node& node, const std::string& path,
+                  const std::set<std::string>& known) {
+  Walk(state, node, path, known, ParentsOf(known));
+}
+
+}  // namespace lockstep::config_internal

@@ -1,0 +1,60 @@
+#include "platform/daemon/reload.h"
+
+#include <algorithm>
+#include <map>
+
+#include "platform/log/log.h"
+
+namespace lockstep {
+namespace {
+
+bool Followed(const std::string& path, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return path == name || path.ends_with("." + name);
+  });
+}
+
+}  // namespace
+
+ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<ConfigKey>& fresh,
+                      const std::vector<std::string>& names) {
+  std::map<std::string, std::string> before;
+  for (const ConfigKey& key : running) before[key.path] = key.value;
+  ReloadPlan plan;
+  const auto changed = [&](const ConfigKey& key) {
+    (Followed(key.path, names) ? plan.follow : plan.restart).push_back(key);
+  };
+  for (const ConfigKey& key : fresh) {
+    const auto found = before.find(key.path);
+    if (found == before.end() || found->second != key.value) changed(key);
+    if (found != before.end()) before.erase(found);
+  }
+  for (const auto& [path, value] : before) plan.restart.push_back({.path = path});  // it is gone
+  return plan;
+}
+
+void RunningConfig::Follow(const ReloadPlan& plan) {
+  std::map<std::string, std::string> followed;
+  for (const ConfigKey& key : plan.follow) followed[key.path] = key.value;
+  for (ConfigKey& key : keys) {
+    if (const auto found = followed.find(key.path); found != followed.end()) {
+      key.value = found->second;
+    }
+  }
+  after_restart.clear();
+  for (const ConfigKey& key : plan.restart) after_restart[key.path] = key.value;
+}
+
+void LogReload(const ReloadPlan& plan) {
+  for (const ConfigKey& key : plan.follow) {
+    log::Info("configuration changed; followed from the next round on",
+              {{"key", key.path}, {"value", key.value}});
+  }
+  for (const ConfigKey& key : plan.restart) {
+    log::Warning("configuration changed; this needs a restart",
+                 {{"key", key.path}, {"value", key.value}});
+  }
+  if (plan.follow.empty() && plan.restart.empty()) log::Info("configuration read; nothing changed");
+}
+
+}  // namespace lockstep

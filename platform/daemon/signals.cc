@@ -1,0 +1,91 @@
+#include "platform/daemon/signals.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <utility>
+
+#include "platform/log/log.h"
+
+namespace lockstep {
+namespace {
+
+constexpr time_t kTellRepeatsEvery = 5;  // seconds
+
+sigset_t Handled() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
+  return set;
+}
+
+void ToggleDebug() {
+  const bool debug = log::CurrentLevel() == log::Level::kDebug;
+  log::SetLevel(debug ? log::Level::kInfo : log::Level::kDebug);
+  log::Info("log level changed by signal", {{"log_level", debug ? "info" : "debug"}});
+}
+
+}  // namespace
+
+Signals::Signals() {
+  signal(SIGPIPE, SIG_IGN);
+  const sigset_t set = Handled();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this] { Run(); });
+}
+
+Signals::~Signals() {
+  pthread_kill(thread_.native_handle(), SIGUSR2);  // our own: end the thread
+  thread_.join();
+  log::TellAllRepeats();
+}
+
+void Signals::OnReload(std::function<void()> reload) {
+  const std::scoped_lock lock(reload_mu_);
+  reload_ = std::move(reload);
+}
+
+void Signals::Reload() {
+  const std::scoped_lock lock(reload_mu_);
+  if (reload_) reload_();
+}
+
+void Signals::Run() {
+  const sigset_t set = Handled();
+  for (;;) {
+    const timespec patience{.tv_sec = kTellRepeatsEvery, .tv_nsec = 0};
+    const int signal = sigtimedwait(&set, nullptr, &patience);
+    if (signal < 0) {  // none came
+      log::TellRepeats();
+      continue;
+    }
+    switch (signal) {
+      case SIGUSR2:
+        return;
+      case SIGHUP:
+        Reload();
+        break;
+      case SIGUSR1:
+        ToggleDebug();
+        break;
+      default:
+        if (stop_.stop_requested()) _exit(130);
+        log::Info("stopping; a second signal quits at once", {{"signal", signal}});
+        stop_.request_stop();
+    }
+  }
+}
+
+void Signals::WaitForStop() {
+  std::mutex mu;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mu);
+  stopped.wait(lock, stop_.get_token(), [] { return false; });
+}
+
+void Signals::RequestStop() { stop_.request_stop(); }
+
+}  // namespace lockstep

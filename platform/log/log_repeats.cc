@@ -1,0 +1,60 @@
+#include "platform/log/log_repeats.h"
+
+#include <utility>
+
+namespace lockstep::log {
+namespace {
+
+constexpr size_t kMostKinds = 1'000;  // kinds are few by design; more of them are not limited
+
+}  // namespace
+
+bool RepeatLimit::Over(const Window& window, SteadyTime now) const {
+  return now - window.began >= options_.interval;
+}
+
+bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
+  if (options_.burst <= 0) return true;
+  auto found = windows_.find(kind);
+  if (found == windows_.end()) {
+    if (windows_.size() >= kMostKinds) {
+      std::erase_if(windows_, [&](const auto& entry) {
+        return entry.second.left_out == 0 && Over(entry.second, now);
+      });
+      if (windows_.size() >= kMostKinds) return true;
+    }
+    found = windows_.emplace(kind, Window{.began = now}).first;
+  }
+  Window& window = found->second;
+  // What was left out of the window before is told first: TakeDue.
+  if (Over(window, now) && window.left_out == 0) window = {.began = now};
+  if (window.written < options_.burst) {
+    ++window.written;
+    return true;
+  }
+  ++window.left_out;
+  return false;
+}
+
+std::vector<RepeatLimit::Told> RepeatLimit::TakeDue(SteadyTime now) {
+  std::vector<Told> due;
+  for (auto at = windows_.begin(); at != windows_.end();) {
+    if (!Over(at->second, now)) {
+      ++at;
+      continue;
+    }
+    if (at->second.left_out > 0) due.push_back({at->first, at->second.left_out});
+    at = windows_.erase(at);
+  }
+  return due;
+}
+
+std::vector<RepeatLimit::Told> RepeatLimit::TakeAll() {
+  std::vector<Told> all;
+  for (const auto& [kind, window] : std::exchange(windows_, {})) {
+    if (window.left_out > 0) all.push_back({kind, window.left_out});
+  }
+  return all;
+}
+
+}  // namespace lockstep::log

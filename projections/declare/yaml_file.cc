@@ -1,0 +1,120 @@
+#include "projections/declare/yaml_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "platform/config/config.h"
+#include "platform/config/yaml_size.h"
+#include "platform/read_file.h"
+#include "platform/status.h"
+
+namespace lockstep::projections {
+
+absl::Status YamlFile::Load() {
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file_));
+  try {
+    root_ = YAML::Load(text);
+    return CheckYamlSize(root_, file_);
+  } catch (const YAML::Exception& e) {
+    return InvalidArgument("{}:{}:{}: not YAML: {}", file_, e.mark.line + 1, e.mark.column + 1,
+                           e.msg);
+  }
+}
+
+std::string YamlFile::Resolve(const std::string& path) const {
+  const std::filesystem::path given(path);
+  if (given.is_absolute()) return path;
+  return (std::filesystem::path(file_).parent_path() / given).string();
+}
+
+YAML::Node YamlFile::Child(const YAML::Node& map, const std::string& key) {
+  const YAML::Node child = map[key];
+  if (child.IsDefined()) return child;
+  return YAML::Node(YAML::NodeType::Undefined);
+}
+
+std::string YamlFile::Place(const YAML::Node& node) const {
+  if (!node.IsDefined() || node.Mark().is_null()) return file_;
+  return fmt::format("{}:{}:{}", file_, node.Mark().line + 1, node.Mark().column + 1);
+}
+
+void YamlFile::Error(const YAML::Node& at, std::string_view what) {
+  errors_.push_back(fmt::format("{}: {}", Place(at), what));
+}
+
+absl::Status YamlFile::status() const {
+  if (errors_.empty()) return absl::OkStatus();
+  return InvalidArgument("{}", fmt::join(errors_, "\n"));
+}
+
+bool YamlFile::CheckMap(const YAML::Node& node, std::string_view what,
+                        const std::vector<std::string>& keys) {
+  if (!node.IsMap()) {
+    Error(node, fmt::format("{}: a map of keys is wanted here", what));
+    return false;
+  }
+  std::set<std::string> seen;
+  for (const auto& child : node) {
+    const std::string key = child.first.IsScalar() ? child.first.Scalar() : "";
+    if (!seen.insert(key).second) {
+      Error(child.first, fmt::format("{}: key '{}' stands here twice; keep one", what, key));
+    }
+    if (keys.empty() || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    const std::string nearest = NearestWord(key, keys);
+    Error(child.first,
+          fmt::format("{}: unknown key '{}'; {}", what, key,
+                      nearest.empty() ? fmt::format("known are {}", fmt::join(keys, ", "))
+                                      : fmt::format("did you mean '{}'?", nearest)));
+  }
+  return true;
+}
+
+std::optional<std::string> YamlFile::Text(const YAML::Node& map, const std::string& key) {
+  const YAML::Node node = map[key];
+  if (!node.IsDefined() || node.IsNull()) return std::nullopt;
+  if (!node.IsScalar()) {
+    Error(node, fmt::format("{}: a plain value is wanted here", key));
+    return std::nullopt;
+  }
+  return node.Scalar();
+}
+
+std::string YamlFile::Required(const YAML::Node& map, const std::string& key,
+                               std::string_view cure) {
+  const auto text = Text(map, key);
+  if (text.has_value() && !text->empty()) return *text;
+  if (!map[key].IsDefined() || map[key].IsNull() || map[key].IsScalar()) {
+    Error(map, fmt::format("'{}' is missing; {}", key, cure));
+  }
+  return "";
+}
+
+std::vector<YAML::Node> YamlFile::Scalars(const YAML::Node& node, std::string_view what) {
+  std::vector<YAML::Node> scalars;
+  if (!node.IsDefined() || node.IsNull()) return scalars;
+  if (node.IsScalar()) return {node};
+  if (node.IsSequence()) {
+    for (const auto& item : node) {
+      if (item.IsScalar() || item.IsNull()) {
+        scalars.push_back(item);
+      } else {
+        Error(item, fmt::format("{}: a plain value is wanted here", what));
+      }
+    }
+    return scalars;
+  }
+  Error(node, fmt::format("{}: a value or a list of values is wanted here", what));
+  return scalars;
+}
+
+bool YamlFile::Flag(const YAML::Node& map, const std::string& key) {
+  const auto text = Text(map, key);
+  if (!text.has_value() || *text == "false") return false;
+  if (*text != "true") {
+    Error(map[key], fmt::format("{}: '{}' is neither true nor false", key, *text));
+  }
+  return true;
+}
+
+}  // namespace lockstep::projections

@@ -1,0 +1,115 @@
+#include "projections/decode/descriptors.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+#include <google/protobuf/dynamic_message.h>
+
+#include <utility>
+
+#include "platform/read_file.h"
+#include "platform/status.h"
+
+namespace lockstep::projections {
+namespace pb = google::protobuf;
+namespace {
+
+constexpr size_t kMaxBytes = 64 * 1024;
+constexpr size_t kMaxStock = 64;
+
+class CollectErrors : public pb::DescriptorPool::ErrorCollector {
+ public:
+  void AddError(const std::string& file, const std::string& element, const pb::Message*,
+                ErrorLocation, const std::string& message) override {
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{}: {}: {}", file, element, message);
+  }
+  std::string text;
+};
+
+}  // namespace
+
+Descriptors::Descriptors()
+    : pool_(std::make_unique<pb::DescriptorPool>()),
+      factory_(std::make_unique<pb::DynamicMessageFactory>(pool_.get())) {}
+
+Descriptors::~Descriptors() { stock_.clear(); }
+
+absl::Status Descriptors::LoadFile(const std::string& file) {
+  const auto text = ReadWholeFile(file);
+  if (!text.ok()) {
+    return NotFound(
+        "descriptor set {}; make it with protoc --include_imports --descriptor_set_out={} "
+        "your.proto",
+        MessageOf(text.status()), file);
+  }
+  return LoadSet(*text, file);
+}
+
+absl::Status Descriptors::LoadSet(const std::string& serialized, const std::string& what) {
+  pb::FileDescriptorSet set;
+  if (!set.ParseFromString(serialized) || set.file_size() == 0) {
+    return InvalidArgument(
+        "{} is not a descriptor set; make it with protoc --include_imports --descriptor_set_out",
+        what);
+  }
+  for (const pb::FileDescriptorProto& file : set.file()) {
+    if (pool_->FindFileByName(file.name()) != nullptr) continue;  // shared import of two sets
+    CollectErrors errors;
+    const pb::FileDescriptor* built = pool_->BuildFileCollectingErrors(file, &errors);
+    if (built == nullptr) {
+      return InvalidArgument("{} can't be used: {}. Was it made with --include_imports?", what,
+                             errors.text);
+    }
+    files_.push_back(built);
+    for (int i = 0; i < built->message_type_count(); ++i) {
+      names_.push_back(built->message_type(i)->full_name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+const pb::Descriptor* Descriptors::Find(const std::string& full_name) const {
+  return pool_->FindMessageTypeByName(full_name);
+}
+
+const pb::EnumDescriptor* Descriptors::FindEnum(const std::string& full_name) const {
+  return pool_->FindEnumTypeByName(full_name);
+}
+
+Descriptors::Lease Descriptors::Take(const pb::Descriptor* type, size_t bytes) const {
+  Lease lease;
+  if (bytes > kMaxBytes) {
+    lease.message_.reset(factory_->GetPrototype(type)->New());
+    return lease;
+  }
+  lease.owner_ = this;
+  {
+    std::scoped_lock lock(mu_);
+    auto& stock = stock_[type];
+    if (!stock.empty()) {
+      lease.message_ = std::move(stock.back());
+      stock.pop_back();
+    }
+  }
+  if (lease.message_ == nullptr) lease.message_.reset(factory_->GetPrototype(type)->New());
+  return lease;
+}
+
+void Descriptors::Return(std::unique_ptr<pb::Message> message) const {
+  std::scoped_lock lock(mu_);
+  auto& stock = stock_[message->GetDescriptor()];
+  if (stock.size() < kMaxStock) stock.push_back(std::move(message));
+}
+
+Descriptors::Lease::Lease(Lease&& other) noexcept
+    : owner_(other.owner_), message_(std::move(other.message_)) {}
+Descriptors::Lease& Descriptors::Lease::operator=(Lease&& other) noexcept {
+  std::swap(owner_, other.owner_);
+  std::swap(message_, other.message_);
+  return *this;
+}
+Descriptors::Lease::~Lease() {
+  if (message_ != nullptr && owner_ != nullptr) owner_->Return(std::move(message_));
+}
+
+}  // namespace lockstep::projections

@@ -1,0 +1,179 @@
+#include "projections/decode/mapping.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+
+#include "platform/status.h"
+
+namespace lockstep::projections {
+namespace pb = google::protobuf;
+namespace {
+
+enum class Format { kProtobuf, kJson };
+
+absl::StatusOr<Format> FormatOf(const Event& event) {
+  const std::string_view type =
+      std::string_view(event.content_type).substr(0, event.content_type.find(';'));
+  if (type == "application/protobuf" || type == "application/x-protobuf") return Format::kProtobuf;
+  if (type == "application/json") return Format::kJson;
+  return InvalidArgument("content_type '{}' is neither application/protobuf nor application/json",
+                         event.content_type);
+}
+
+// Decodes an event's payload at most once per message type.
+class Payload {
+ public:
+  Payload(const Mappings& mappings, const EventMapping& mapping, const Event& event, Format format)
+      : mappings_(mappings), mapping_(mapping), event_(event), format_(format) {}
+
+  absl::StatusOr<Decoded> Decode(const pb::Descriptor* message) {
+    Decoded decoded;
+    decoded.event = &event_;
+    if (format_ == Format::kJson) {
+      RETURN_IF_ERROR(DecodeJson(message));
+      decoded.json_text = &json_text_;
+      decoded.json = &json_;
+      return decoded;
+    }
+    if (message == nullptr) {
+      return InvalidArgument(
+          "the payload is protobuf, and the mapping of {} names no message to decode it with",
+          event_.event_type);
+    }
+    ASSIGN_OR_RETURN(decoded.message, DecodeProto(message));
+    return decoded;
+  }
+
+ private:
+  absl::Status DecodeJson(const pb::Descriptor* message) {
+    if (!json_read_) {
+      json_.assign(mapping_.json.slots(), JsonValue());
+      RETURN_IF_ERROR(mapping_.json.Read(event_.payload, &json_text_, &json_));
+      json_read_ = true;
+    }
+    for (const auto& [member, slot] : mapping_.json_members) {
+      if (member == message && json_[slot].type != JsonValue::Type::kJson) {
+        return InvalidArgument("the envelope of {} does not hold a {}", event_.event_type,
+                               member->full_name());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<const pb::Message*> DecodeProto(const pb::Descriptor* message) {
+    for (const auto& [type, parsed] : parsed_) {
+      if (type == message) return &*parsed;
+    }
+    const pb::Descriptor* outer =
+        mapping_.envelope.message != nullptr ? mapping_.envelope.message : message;
+    if (mapping_.envelope.message == nullptr || parsed_.empty()) {
+      Descriptors::Lease lease = mappings_.descriptors->Take(outer, event_.payload.size());
+      if (!lease->ParseFromArray(event_.payload.data(), static_cast<int>(event_.payload.size()))) {
+        return InvalidArgument("the payload is not a {}", outer->full_name());
+      }
+      parsed_.emplace_back(outer, std::move(lease));
+    }
+    const pb::Message& parsed = *parsed_.back().second;
+    if (outer == message) return &parsed;
+    const pb::FieldDescriptor* set =
+        parsed.GetReflection()->GetOneofFieldDescriptor(parsed, mapping_.envelope.payload);
+    if (set == nullptr || set->message_type() != message) {
+      return InvalidArgument("the envelope of {} does not hold a {}", event_.event_type,
+                             message->full_name());
+    }
+    return &parsed.GetReflection()->GetMessage(parsed, set);
+  }
+
+  const Mappings& mappings_;
+  const EventMapping& mapping_;
+  const Event& event_;
+  const Format format_;
+  std::vector<std::pair<const pb::Descriptor*, Descriptors::Lease>> parsed_;
+  std::string json_text_;
+  std::vector<JsonValue> json_;
+  bool json_read_ = false;
+};
+
+absl::StatusOr<Cell> ReadCell(const ValueSource& source, const Decoded& decoded,
+                              std::string* text) {
+  Cell cell;
+  cell.offset = static_cast<uint32_t>(text->size());
+  ASSIGN_OR_RETURN(cell.state, source.Read(decoded, text));
+  cell.size = static_cast<uint32_t>(text->size()) - cell.offset;
+  return cell;
+}
+
+absl::Status AddRow(const Route& route, const Handler& handler, uint32_t cells,
+                    const Decoded& decoded, MappedChange* change) {
+  RowChange row;
+  row.table = route.table;
+  row.operation = handler.operation;
+  row.first_cell = static_cast<uint32_t>(change->cells.size());
+  change->cells.resize(row.first_cell + cells);
+  uint32_t at = row.first_cell;
+  for (const ValueSource& source : handler.key) {
+    ASSIGN_OR_RETURN(change->cells[at], ReadCell(source, decoded, &change->text));
+    if (change->cells[at].state != CellState::kText) {
+      return InvalidArgument("a key column of the event's row has no value (key column {})",
+                             at - row.first_cell + 1);
+    }
+    ++at;
+  }
+  for (const auto& [index, source] : handler.set) {
+    ASSIGN_OR_RETURN(change->cells[at + index], ReadCell(source, decoded, &change->text));
+  }
+  change->rows.push_back(row);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> AllHold(const std::vector<Condition>& conditions, const Decoded& decoded) {
+  for (const Condition& condition : conditions) {
+    ASSIGN_OR_RETURN(const bool holds, condition.Holds(decoded));
+    if (!holds) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Handler::Takes(int schema_version) const {
+  return schema_versions.empty() || std::find(schema_versions.begin(), schema_versions.end(),
+                                              schema_version) != schema_versions.end();
+}
+
+absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
+  const auto found = events.find(event.event_type);
+  if (found == events.end()) {
+    if (ignore_undeclared) return absl::OkStatus();
+    return InvalidArgument(
+        "event type '{}' is declared in no projection; map it, or declare it with ignore",
+        event.event_type);
+  }
+  const EventMapping& mapping = found->second;
+  ASSIGN_OR_RETURN(const Format format, FormatOf(event));
+  Payload payload(*this, mapping, event, format);
+  for (const Route& route : mapping.routes) {
+    bool taken = false;
+    for (const Handler& handler : route.handlers) {
+      if (!handler.Takes(event.schema_version)) continue;
+      taken = true;
+      if (handler.operation == Operation::kIgnore && handler.when.empty()) break;
+      ASSIGN_OR_RETURN(const Decoded decoded, payload.Decode(handler.message));
+      ASSIGN_OR_RETURN(const bool holds, AllHold(handler.when, decoded));
+      if (!holds) continue;
+      if (handler.operation != Operation::kIgnore) {
+        RETURN_IF_ERROR(AddRow(route, handler, cells[route.table], decoded, change));
+      }
+      break;
+    }
+    if (!taken) {
+      return InvalidArgument("event type '{}' has no mapping for schema_version {}",
+                             event.event_type, event.schema_version);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::projections

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "projections/decode/descriptors.h"
+#include "projections/decode/value_source.h"
+#include "projections/model/cells.h"
+#include "projections/model/table.h"
+
+namespace google::protobuf {
+class OneofDescriptor;
+}
+
+namespace lockstep::projections {
+
+// What one event type does to one table, for some schema versions and under some conditions.
+struct Handler {
+  Operation operation = Operation::kIgnore;
+  std::vector<int> schema_versions;                       // empty = all
+  const google::protobuf::Descriptor* message = nullptr;  // null = JSON only
+  std::vector<Condition> when;
+  std::vector<ValueSource> key;                       // one per key column
+  std::vector<std::pair<uint32_t, ValueSource>> set;  // cell index after the key, source
+  bool parks_on_gap = false;
+
+  bool Takes(int schema_version) const;
+};
+
+// The handlers of one event type for one table; the first that takes the event is used.
+struct Route {
+  uint32_t table = 0;
+  std::vector<Handler> handlers;
+};
+
+// An envelope message whose oneof holds the event itself.
+struct Envelope {
+  const google::protobuf::Descriptor* message = nullptr;
+  const google::protobuf::OneofDescriptor* payload = nullptr;
+};
+
+// Everything about one event type.
+struct EventMapping {
+  std::vector<Route> routes;
+  JsonReader json;
+  Envelope envelope;  // message null = the payload is the event itself
+  // With an envelope and JSON: the slot that says that the expected member is there.
+  std::vector<std::pair<const google::protobuf::Descriptor*, int>> json_members;
+};
+
+// The mappings of one group: event type → rows. Const and safe from any thread once loaded.
+struct Mappings {
+  std::shared_ptr<Descriptors> descriptors;
+  std::unordered_map<std::string, EventMapping> events;
+  bool ignore_undeclared = false;
+  // Cells per row and key columns of each table.
+  std::vector<uint32_t> cells;
+
+  // Appends the event's rows. A failure is poison, without values of the payload in its words.
+  absl::Status Map(const Event& event, MappedChange* change) const;
+};
+
+}  // namespace lockstep::projections

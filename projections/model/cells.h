@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "envelope/event.h"
+#include "projections/model/projector.h"
+
+namespace lockstep::projections {
+
+// Absent is not null: a merge leaves the column of an absent value as it is.
+enum class CellState : uint8_t { kAbsent, kNull, kText };
+
+// A column's value as Postgres's text, somewhere in the buffer of its change.
+struct Cell {
+  CellState state = CellState::kAbsent;
+  uint32_t offset = 0;
+  uint32_t size = 0;
+};
+
+enum class Operation : uint8_t { kReplace, kMerge, kIncrement, kDelete, kIgnore };
+
+// What one event does to one row of one table.
+struct RowChange {
+  uint32_t table = 0;  // index among the group's tables
+  Operation operation = Operation::kIgnore;
+  // Cells of the row: the key columns, the value columns, then deleted_at where the table has one.
+  uint32_t first_cell = 0;
+};
+
+// The change of one event: rows over one buffer, so that an event costs a handful of allocations.
+class MappedChange : public Change {
+ public:
+  std::string_view Text(const Cell& cell) const {
+    return std::string_view(text).substr(cell.offset, cell.size);
+  }
+
+  int64_t version = 0;
+  std::string
+      aggregate;  // where some table of the group remembers its rows' aggregates; else empty
+  std::string text;
+  std::vector<Cell> cells;
+  std::vector<RowChange> rows;
+  // For projections in C++ that run their own SQL: the event itself and who wants it.
+  std::unique_ptr<Event> event;
+  std::vector<uint32_t> code;
+};
+
+}  // namespace lockstep::projections

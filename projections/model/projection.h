@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "envelope/event.h"
+#include "projections/model/projector.h"
+
+namespace lockstep::projections {
+
+// A table that a projection in C++ writes through the batch.
+struct CodeTable {
+  std::string table;                 // schema.table
+  std::vector<std::string> key;      // key columns
+  std::vector<std::string> columns;  // value columns
+  std::string version;               // version column; empty = counting
+  std::string updated_at;            // empty = none
+  std::string deleted_at;            // empty = deletes are hard
+  std::string aggregate;             // column that holds the row's aggregate; empty = none
+  bool merges = false;               // whether Merge is called
+  bool deletes = false;              // whether Delete is called
+};
+
+// Where a projection in C++ puts its rows; they are folded and written with one statement per
+// table, like declared ones. Values are Postgres's text; nullopt is NULL.
+class RowSink {
+ public:
+  using Text = std::optional<std::string>;
+  using Values = std::vector<std::pair<std::string_view, Text>>;  // column, value
+
+  virtual ~RowSink() = default;
+  // `table` is the index in Tables(). An unknown column is an error of the projection.
+  virtual absl::Status Replace(size_t table, const std::vector<std::string>& key,
+                               const Values& values) = 0;
+  virtual absl::Status Merge(size_t table, const std::vector<std::string>& key,
+                             const Values& values) = 0;
+  virtual absl::Status Increment(size_t table, const std::vector<std::string>& key,
+                                 const Values& deltas) = 0;
+  virtual absl::Status Delete(size_t table, const std::vector<std::string>& key) = 0;
+};
+
+// What a mapping can't say. Registered through LoadOptions::code beside the declared projections
+// of a group, in the same transaction. Called from any lane's thread, so const and without state of
+// its own. What it throws becomes a status: an exception in Map is poison, one in Write is data
+// (SQLSTATE P0001), isolated down to the event like any other.
+class Projection {
+ public:
+  virtual ~Projection() = default;
+
+  virtual std::string Name() const = 0;
+  virtual bool Wants(const Event& event) const = 0;
+  virtual bool ParksOnGap(const Event&) const { return false; }
+
+  // Tables that are written through the batch, in this order.
+  virtual std::vector<CodeTable> Tables() const { return {}; }
+  // Turns an event into rows. Off the transaction.
+  virtual absl::Status Map(const Event&, RowSink&) const { return absl::OkStatus(); }
+
+  // Tables that Write touches with its own SQL, for resets and rebuilds, as schema.table.
+  virtual std::vector<std::string> OwnTables() const { return {}; }
+  // Whether Write is wanted at all.
+  virtual bool Writes() const { return false; }
+  // Runs its own SQL for the batch's events that it wants, after the rows. `suffix` belongs behind
+  // every table's name (a rebuild's shadow slot; else empty). The session has
+  // postgres::kPlannedOnce: SQL that wants other plans says SET LOCAL.
+  virtual absl::Status Write(postgres::Transaction&, std::span<const Event* const>,
+                             const std::string& suffix) const {
+    (void)suffix;
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace lockstep::projections

@@ -1,0 +1,205 @@
+#include "projections/write/code_projection.h"
+
+#include <exception>
+#include <utility>
+
+#include "platform/status.h"
+#include "postgres/sql_error.h"
+#include "projections/write/table_writer.h"
+
+namespace lockstep::projections {
+namespace {
+
+// User code that throws becomes a status, not a dead thread.
+template <typename Call>
+absl::Status Fenced(const Projection& projection, bool in_transaction, const Call& call) {
+  std::string what;
+  try {
+    return call();
+  } catch (const std::exception& e) {
+    what = fmt::format("projection {} threw: {}", projection.Name(), e.what());
+  } catch (...) {
+    what =
+        fmt::format("projection {} threw something that is no std::exception", projection.Name());
+  }
+  if (in_transaction) return postgres::SqlError("P0001", what);
+  return InvalidArgument("{}", what);
+}
+
+class Sink : public RowSink {
+ public:
+  Sink(const GroupPlan& plan, const CodeProjection& code, MappedChange* change)
+      : plan_(plan), code_(code), change_(*change) {}
+
+  absl::Status Replace(size_t table, const std::vector<std::string>& key,
+                       const Values& values) override {
+    return Add(Operation::kReplace, table, key, values);
+  }
+  absl::Status Merge(size_t table, const std::vector<std::string>& key,
+                     const Values& values) override {
+    return Add(Operation::kMerge, table, key, values);
+  }
+  absl::Status Increment(size_t table, const std::vector<std::string>& key,
+                         const Values& deltas) override {
+    return Add(Operation::kIncrement, table, key, deltas);
+  }
+  absl::Status Delete(size_t table, const std::vector<std::string>& key) override {
+    return Add(Operation::kDelete, table, key, {});
+  }
+
+ private:
+  absl::Status Add(Operation operation, size_t index, const std::vector<std::string>& key,
+                   const Values& values) {
+    if (index >= code_.tables.size()) {
+      return InvalidArgument("projection {} has no table {}", code_.projection->Name(), index);
+    }
+    const CodeTable& declared = code_.tables[index];
+    const Table& table = plan_.tables[code_.first_table + index];
+    if (const std::string wrong = Refusal(operation, table); !wrong.empty()) {
+      return InvalidArgument("projection {}, table {}: {}", code_.projection->Name(),
+                             declared.table, wrong);
+    }
+    if (key.size() != table.key.size()) {
+      return InvalidArgument("projection {}: table {} has {} key columns, not {}",
+                             code_.projection->Name(), declared.table, table.key.size(),
+                             key.size());
+    }
+    RowChange row;
+    row.table = code_.first_table + static_cast<uint32_t>(index);
+    row.operation = operation;
+    row.first_cell = static_cast<uint32_t>(change_.cells.size());
+    change_.cells.resize(row.first_cell + plan_.mappings.cells[row.table]);
+    for (size_t i = 0; i < key.size(); ++i) Put(row.first_cell + i, key[i]);
+    for (const auto& [column, value] : values) {
+      size_t at = 0;
+      while (at < table.values.size() && table.values[at].name != column) ++at;
+      if (at == table.values.size()) {
+        return InvalidArgument("projection {}: table {} was declared without column {}",
+                               code_.projection->Name(), declared.table, column);
+      }
+      Put(row.first_cell + key.size() + at, value);
+    }
+    change_.rows.push_back(row);
+    return absl::OkStatus();
+  }
+
+  static std::string Refusal(Operation operation, const Table& table) {
+    if ((operation == Operation::kIncrement) != table.counting) {
+      return table.counting ? "a counting table takes increments alone"
+                            : "a versioned table takes no increments";
+    }
+    if (operation == Operation::kMerge && !table.merges) return "it was declared without merges";
+    if (operation == Operation::kDelete && !table.deletes) return "it was declared without deletes";
+    return "";
+  }
+
+  void Put(size_t cell, const Text& value) {
+    if (!value.has_value()) {
+      change_.cells[cell] = {CellState::kNull, 0, 0};
+      return;
+    }
+    change_.cells[cell] = {CellState::kText, static_cast<uint32_t>(change_.text.size()),
+                           static_cast<uint32_t>(value->size())};
+    change_.text += *value;
+  }
+
+  const GroupPlan& plan_;
+  const CodeProjection& code_;
+  MappedChange& change_;
+};
+
+std::vector<Column> Columns(const std::vector<std::string>& names) {
+  std::vector<Column> columns;
+  for (const std::string& name : names) columns.push_back({name, {}});
+  return columns;
+}
+
+}  // namespace
+
+absl::Status AddCode(std::shared_ptr<const Projection> projection, GroupPlan* plan) {
+  CodeProjection code;
+  code.first_table = static_cast<uint32_t>(plan->tables.size());
+  code.tables = projection->Tables();
+  for (const CodeTable& declared : code.tables) {
+    Table table;
+    table.projection = projection->Name();
+    table.place = fmt::format("projection {}", projection->Name());
+    ASSIGN_OR_RETURN(table.name, postgres::QualifiedName::Parse(declared.table));
+    table.name.name += plan->table_suffix;
+    table.key = Columns(declared.key);
+    table.values = Columns(declared.columns);
+    table.version = declared.version;
+    table.updated_at = declared.updated_at;
+    table.deleted_at = declared.deleted_at;
+    table.aggregate = declared.aggregate;
+    table.counting = declared.version.empty();
+    table.merges = declared.merges;
+    table.deletes = declared.deletes;
+    plan->mappings.cells.push_back(static_cast<uint32_t>(table.key.size() + table.values.size() +
+                                                         (table.deleted_at.empty() ? 0 : 1)));
+    plan->tables.push_back(std::move(table));
+  }
+  code.projection = std::move(projection);
+  plan->code.push_back(std::move(code));
+  return absl::OkStatus();
+}
+
+absl::Status MapCode(const GroupPlan& plan, const Event& event, MappedChange* change) {
+  for (uint32_t i = 0; i < plan.code.size(); ++i) {
+    const CodeProjection& code = plan.code[i];
+    const Projection& projection = *code.projection;
+    RETURN_IF_ERROR(Fenced(projection, false, [&] {
+      if (!projection.Wants(event)) return absl::OkStatus();
+      change->code.push_back(i);
+      if (projection.Writes() && change->event == nullptr) {
+        change->event = std::make_unique<Event>(event);
+      }
+      Sink sink(plan, code, change);
+      return projection.Map(event, sink);
+    }));
+  }
+  return absl::OkStatus();
+}
+
+bool CodeParksOnGap(const GroupPlan& plan, const Event& event) {
+  for (const CodeProjection& code : plan.code) {
+    const Projection& projection = *code.projection;
+    bool parks = false;
+    const absl::Status asked = Fenced(projection, false, [&] {
+      parks = projection.Wants(event) && projection.ParksOnGap(event);
+      return absl::OkStatus();
+    });
+    if (parks || !asked.ok()) return true;
+  }
+  return false;
+}
+
+absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction,
+                       const std::vector<const Change*>& changes, const ApplyOptions& options,
+                       std::vector<Outcome>* outcomes) {
+  for (uint32_t i = 0; i < plan.code.size(); ++i) {
+    const Projection& projection = *plan.code[i].projection;
+    if (!projection.Writes()) continue;
+    std::vector<const Event*> events;
+    for (size_t at = 0; at < changes.size(); ++at) {
+      const auto& change = static_cast<const MappedChange&>(*changes[at]);
+      for (const uint32_t wanted : change.code) {
+        if (wanted != i) continue;
+        // Its SQL has no version guard of ours: a seen event is not shown to it again.
+        if (!options.seen.empty() && options.seen[at]) {
+          Note(Outcome::kSuperseded, &(*outcomes)[at]);
+          continue;
+        }
+        Note(Outcome::kApplied, &(*outcomes)[at]);
+        events.push_back(change.event.get());
+      }
+    }
+    if (events.empty()) continue;
+    RETURN_IF_ERROR(Fenced(projection, true, [&] {
+      return projection.Write(transaction, events, plan.table_suffix);
+    }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::projections

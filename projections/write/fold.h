@@ -1,0 +1,53 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "projections/model/cells.h"
+#include "projections/model/table.h"
+
+namespace lockstep::projections {
+
+// One event's part in one row.
+struct Step {
+  const MappedChange* change = nullptr;
+  const RowChange* row = nullptr;
+  uint32_t event = 0;  // index in the batch
+};
+
+// The steps of one row, in version order.
+struct Chain {
+  std::string key;  // for grouping and for the order of locks
+  std::vector<Step> steps;
+};
+
+struct Value {
+  CellState state = CellState::kAbsent;
+  std::string_view text;
+};
+
+// What a chain comes to: one write with the same result as its steps one by one.
+struct FoldedRow {
+  std::span<const Cell> key;
+  const MappedChange* key_change = nullptr;
+  int64_t first_version = 0;
+  int64_t version = 0;
+  bool fresh = false;    // starts from nothing: what is stored does not matter
+  bool deleted = false;  // its last word is a delete
+  bool keep = false;     // nothing but deletes: a deleted row's values stay as well
+  std::vector<Value> values;
+  Value deleted_at;
+
+  // Whether the row can be written without knowing what is stored.
+  bool Whole(const std::vector<bool>& has_default) const;
+};
+
+// Groups steps by row. Chains come in key order. `uuid_key`: the key's text may differ in case.
+std::vector<Chain> MakeChains(const Table& table, const std::vector<Step>& steps, bool uuid_key);
+
+// REQUIRES: not empty, versions strictly rising.
+FoldedRow Fold(const Table& table, std::span<const Step> steps);
+
+}  // namespace lockstep::projections

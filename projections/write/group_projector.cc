@@ -1,0 +1,120 @@
+#include "projections/write/group_projector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/status.h"
+#include "postgres/sql_error.h"
+#include "projections/plan/table_check.h"
+#include "projections/write/code_projection.h"
+#include "projections/write/table_writer.h"
+
+namespace lockstep::projections {
+
+GroupProjector::GroupProjector(GroupPlan plan)
+    : plan_(std::move(plan)),
+      owned_(std::any_of(plan_.tables.begin(), plan_.tables.end(),
+                         [](const Table& table) { return !table.aggregate.empty(); })),
+      plans_(plan_.tables.size()) {}
+
+absl::StatusOr<std::unique_ptr<Change>> GroupProjector::Map(const Event& event) const {
+  auto change = std::make_unique<MappedChange>();
+  change->version = event.version;
+  if (owned_) change->aggregate = AggregateKey(event.aggregate);
+  RETURN_IF_ERROR(MapCode(plan_, event, change.get()));
+  // An event that only C++ wants need not be declared in the file.
+  if (change->code.empty() || plan_.mappings.events.contains(event.event_type)) {
+    RETURN_IF_ERROR(plan_.mappings.Map(event, change.get()));
+  }
+  return change;
+}
+
+absl::StatusOr<std::vector<Outcome>> GroupProjector::Apply(
+    postgres::Transaction& transaction, const std::vector<const Change*>& changes,
+    const ApplyOptions& options) const {
+  std::vector<Outcome> outcomes(changes.size(), Outcome::kIgnored);
+  std::vector<std::vector<Step>> steps(plan_.tables.size());
+  for (uint32_t event = 0; event < changes.size(); ++event) {
+    const auto& change = static_cast<const MappedChange&>(*changes[event]);
+    for (const RowChange& row : change.rows) steps[row.table].push_back({&change, &row, event});
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].empty()) continue;
+    ASSIGN_OR_RETURN(const auto plan, PlanOf(transaction, i));
+    const WriteContext context{transaction, plan_.tables[i], *plan, plan_.group, options};
+    const absl::Status written = plan_.tables[i].counting
+                                     ? WriteCounting(context, steps[i], &outcomes)
+                                     : WriteVersioned(context, steps[i], &outcomes);
+    if (written.ok()) continue;
+    if (postgres::Classify(written) == postgres::ErrorClass::kConfiguration) Forget(i);
+    return written;
+  }
+  RETURN_IF_ERROR(WriteCode(plan_, transaction, changes, options, &outcomes));
+  return outcomes;
+}
+
+absl::StatusOr<std::shared_ptr<const TablePlan>> GroupProjector::PlanOf(
+    postgres::Transaction& transaction, size_t table) const {
+  {
+    std::scoped_lock lock(mu_);
+    if (plans_[table] != nullptr) return plans_[table];
+  }
+  const auto execute = [&](std::string_view sql, const postgres::Params& params) {
+    return transaction.Execute(sql, params);
+  };
+  ASSIGN_OR_RETURN(const LiveTable live, ReadLiveTable(execute, plan_.tables[table].name));
+  ASSIGN_OR_RETURN(auto plan, MakePlan(plan_.tables[table], live, plan_.state_schema));
+  std::scoped_lock lock(mu_);
+  plans_[table] = plan;
+  return plan;
+}
+
+void GroupProjector::Forget(size_t table) const {
+  std::scoped_lock lock(mu_);
+  plans_[table] = nullptr;
+}
+
+bool GroupProjector::ParksOnGap(const Event& event) const {
+  if (CodeParksOnGap(plan_, event)) return true;
+  const auto found = plan_.mappings.events.find(event.event_type);
+  if (found == plan_.mappings.events.end()) return false;
+  for (const Route& route : found->second.routes) {
+    for (const Handler& handler : route.handlers) {
+      if (handler.parks_on_gap && handler.Takes(event.schema_version)) return true;
+    }
+  }
+  return false;
+}
+
+bool GroupProjector::MayPark() const {
+  if (!plan_.code.empty()) return true;  // it decides event by event
+  for (const auto& [type, routed] : plan_.mappings.events) {
+    for (const Route& route : routed.routes) {
+      for (const Handler& handler : route.handlers) {
+        if (handler.parks_on_gap) return true;
+      }
+    }
+  }
+  return false;
+}
+
+absl::Status GroupProjector::Check(postgres::Connection& connection) const {
+  {
+    std::scoped_lock lock(mu_);
+    plans_.assign(plans_.size(), nullptr);
+  }
+  return CheckGroup(plan_, connection, /*remember=*/true);
+}
+
+std::vector<std::string> GroupProjector::Tables() const {
+  std::vector<std::string> names;
+  for (const Table& table : plan_.tables) names.push_back(table.name.ToString());
+  for (const CodeProjection& code : plan_.code) {
+    for (const std::string& table : code.projection->OwnTables()) {
+      names.push_back(table + plan_.table_suffix);
+    }
+  }
+  return names;
+}
+
+}  // namespace lockstep::projections

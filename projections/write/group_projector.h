@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "projections/model/projector.h"
+#include "projections/plan/group_plan.h"
+#include "projections/plan/table_plan.h"
+
+namespace lockstep::projections {
+
+// The projections of one group: mappings in, set-based statements out. Safe from any thread.
+class GroupProjector : public Projector {
+ public:
+  explicit GroupProjector(GroupPlan plan);
+
+  absl::StatusOr<std::unique_ptr<Change>> Map(const Event& event) const override;
+  absl::StatusOr<std::vector<Outcome>> Apply(postgres::Transaction& transaction,
+                                             const std::vector<const Change*>& changes,
+                                             const ApplyOptions& options) const override;
+  bool ParksOnGap(const Event& event) const override;
+  bool MayPark() const override;
+  absl::Status Check(postgres::Connection& connection) const override;
+  std::vector<std::string> Tables() const override;
+
+  const GroupPlan& plan() const { return plan_; }
+
+ private:
+  absl::StatusOr<std::shared_ptr<const TablePlan>> PlanOf(postgres::Transaction& transaction,
+                                                          size_t table) const;
+  void Forget(size_t table) const;
+
+  const GroupPlan plan_;
+
+  // Whether some table remembers its rows' aggregates.
+  const bool owned_;
+
+  mutable std::mutex mu_;
+  // By table; made from the live table at first use, again after an error of configuration.
+  mutable std::vector<std::shared_ptr<const TablePlan>> plans_;
+};
+
+}  // namespace lockstep::projections

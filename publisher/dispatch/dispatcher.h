@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "publisher/outbox/outbox_row.h"
+
+namespace lockstep::publisher {
+
+using RowPtr = std::shared_ptr<const OutboxRow>;  // shared: the relay may send it a second time
+
+struct DispatchResult {
+  absl::Status status;
+  std::string message_id;  // empty where the bus has none
+  std::string code;        // CONTRACT §7; empty = by the status
+};
+
+// Where a relay hands its rows: Pub/Sub, an in-process bus, or a service's own.
+//
+// What the statuses mean: see failure.h. A row whose predecessor of the same key failed in the same
+// batch must not be delivered: it fails with ABORTED.
+class Dispatcher {
+ public:
+  // One result per row, in their order. Runs exactly once, on any thread; it never blocks.
+  using Done = std::function<void(std::vector<DispatchResult>)>;
+
+  virtual ~Dispatcher() = default;  // no call to a Done comes after it
+
+  // The rows have one logical topic; those of a key stand in order, and no other batch with rows of
+  // that key is under way. Must not wait for the delivery. `table` names the outbox.
+  virtual void Dispatch(const std::string& table, const std::string& topic,
+                        std::vector<RowPtr> rows, Done done) = 0;
+
+  // The relay of `table` may have so many requests under way from now on: for those that keep to
+  // the limit too.
+  virtual void SetMaxRequests(const std::string& /*table*/, int /*requests*/) {}
+};
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "publisher/dispatch/dispatcher.h"
+
+namespace lockstep::publisher {
+
+// What a handler of an in-process bus gets.
+struct Event {
+  const std::string& table;
+  const OutboxRow& row;
+};
+
+// A bus for services that hear their own events: handlers of a topic run on the bus's one thread,
+// in order. Every handler of a topic runs, whatever the others answered; their failures are joined;
+// an exception is a failure; no handler is EVENTBUS_NO_SUBSCRIBERS. A row with a failure is handed
+// to all of them again: handlers are idempotent by event_id, as consumers of Pub/Sub are. One that
+// has seen the event may say so by ALREADY_EXISTS, which is no failure.
+class InProcessBus : public Dispatcher {
+ public:
+  using Handler = std::function<absl::Status(const Event&)>;
+
+  InProcessBus();
+  ~InProcessBus() override;  // cancels what has not begun
+
+  // At any time, from any thread.
+  void Subscribe(const std::string& topic, Handler handler);
+
+  void Dispatch(const std::string& table, const std::string& topic, std::vector<RowPtr> rows,
+                Done done) override;
+
+ private:
+  struct Batch {
+    std::string table;
+    std::string topic;
+    std::vector<RowPtr> rows;
+    Done done;
+  };
+
+  void Run();
+  std::vector<DispatchResult> Deliver(const Batch& batch, const std::vector<Handler>& handlers);
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::map<std::string, std::vector<Handler>> handlers_;
+  std::deque<Batch> batches_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::publisher

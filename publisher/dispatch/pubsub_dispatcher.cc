@@ -1,0 +1,63 @@
+#include "publisher/dispatch/pubsub_dispatcher.h"
+
+#include <set>
+#include <utility>
+
+#include "platform/status.h"
+#include "publisher/dispatch/wire.h"
+#include "pubsub/names.h"
+
+namespace lockstep::publisher {
+
+TopicMap::TopicMap(std::string project, std::map<std::string, std::string> topics)
+    : project_(std::move(project)), topics_(std::move(topics)) {}
+
+std::string TopicMap::FullName(const std::string& logical) const {
+  const auto found = topics_.find(logical);
+  return pubsub::TopicName(project_, found == topics_.end() ? logical : found->second);
+}
+
+PubsubDispatcher::PubsubDispatcher(Publishers publishers, TopicMap topics)
+    : topics_(std::move(topics)), publishers_(std::move(publishers)) {}
+
+void PubsubDispatcher::Dispatch(const std::string& table, const std::string& topic,
+                                std::vector<RowPtr> rows, Done done) {
+  std::vector<DispatchResult> results(rows.size());
+  std::vector<pubsub::Message> messages;
+  std::vector<size_t> places;  // of the messages among the rows
+  std::set<std::string> stopped;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (stopped.contains(rows[i]->aggregate_id)) {
+      results[i].status = absl::AbortedError("an earlier row of the key can't be sent");
+      continue;
+    }
+    auto message = MessageOf(*rows[i]);
+    if (!message.ok()) {
+      results[i].status = message.status();
+      stopped.insert(rows[i]->aggregate_id);
+      continue;
+    }
+    messages.push_back(*std::move(message));
+    places.push_back(i);
+  }
+  if (messages.empty()) {
+    done(std::move(results));
+    return;
+  }
+  publishers_.at(table)->Publish(
+      topics_.FullName(topic), std::move(messages),
+      [results = std::move(results), places = std::move(places),
+       done = std::move(done)](std::vector<absl::StatusOr<MessageId>> answers) mutable {
+        for (size_t i = 0; i < answers.size() && i < places.size(); ++i) {
+          DispatchResult& result = results[places[i]];
+          if (answers[i].ok()) {
+            result.message_id = answers[i]->value();
+          } else {
+            result.status = answers[i].status();
+          }
+        }
+        done(std::move(results));
+      });
+}
+
+}  // namespace lockstep::publisher

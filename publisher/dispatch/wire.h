@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "publisher/outbox/outbox_row.h"
+#include "pubsub/message.h"
+
+namespace lockstep::publisher {
+
+// The message of a row, as docs/wire.md describes it. Fails when the row's own attributes are no
+// JSON object of strings, or when Pub/Sub would refuse the message.
+absl::StatusOr<pubsub::Message> MessageOf(const OutboxRow& row);
+
+// A control message without ordering key: the publisher's position in each outbox.
+pubsub::Message HeartbeatMessage(const std::string& position);
+inline constexpr char kHeartbeatAttribute[] = "lockstep_heartbeat";
+
+}  // namespace lockstep::publisher

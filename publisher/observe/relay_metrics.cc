@@ -1,0 +1,127 @@
+#include "publisher/observe/relay_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
+#include <utility>
+
+namespace lockstep::publisher {
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+const Buckets kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                          0.5,   1,      2.5,   5,    10,    30,   60,  300};
+
+prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const char* help,
+                             const Labels& labels) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+}
+prometheus::Gauge& Gauge(MetricsRegistry& registry, const char* name, const char* help,
+                         const Labels& labels) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+}
+prometheus::Histogram& Histogram(MetricsRegistry& registry, const char* name, const char* help,
+                                 const Labels& labels) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels,
+                                                                                   kSeconds);
+}
+
+double Seconds(Millis time) { return static_cast<double>(time.count()) / 1000; }
+
+}  // namespace
+
+RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table)
+    : registry_(registry),
+      table_(std::move(table)),
+      pending_(&Gauge(registry, "outbox_pending", "rows not yet published, as last counted",
+                      {{"table", table_}})),
+      locked_(&Gauge(registry, "outbox_locked", "rows under a lease, as last counted",
+                     {{"table", table_}})),
+      leader_(&Gauge(registry, "outbox_relay_leader", "1 when any shard is held here",
+                     {{"table", table_}})),
+      conflicts_(&Counter(registry, "outbox_lost_leases_total", "steps that found their lease gone",
+                          {{"table", table_}})),
+      replays_(&Counter(registry, "replay_total", "rows and messages that an operator sent again",
+                        {{"kind", "outbox"}})),
+      retry_delay_(&Histogram(registry, "outbox_retry_delay_seconds",
+                              "waits given to rows that failed", {{"table", table_}})) {}
+
+RelayMetrics::Topic& RelayMetrics::Of(const std::string& topic) {
+  const auto found = topics_.find(topic);
+  if (found != topics_.end()) return found->second;
+  const Labels labels = {{"table", table_}, {"topic", topic}};
+  Labels success = labels;
+  success["result"] = "success";
+  Labels failure = labels;
+  failure["result"] = "failure";
+  Topic made;
+  made.enqueued = &Counter(registry_, "outbox_enqueue_total",
+                           "events enqueued, counted when first claimed", labels);
+  made.dead = &Counter(registry_, "outbox_dead_total", "rows that became dead", labels);
+  made.succeeded = &Counter(registry_, "outbox_dispatch_total", "rows dispatched", success);
+  made.failed = &Counter(registry_, "outbox_dispatch_total", "rows dispatched", failure);
+  made.success_latency = &Histogram(registry_, "outbox_dispatch_latency_seconds",
+                                    "from sending to the answer", success);
+  made.failure_latency = &Histogram(registry_, "outbox_dispatch_latency_seconds",
+                                    "from sending to the answer", failure);
+  made.to_publish = &Histogram(registry_, "outbox_enqueue_to_publish_seconds",
+                               "from enqueue to the first publish", labels);
+  return topics_.emplace(topic, made).first->second;
+}
+
+prometheus::Counter& RelayMetrics::Retries(std::string_view code) {
+  const auto found = retries_.find(code);
+  if (found != retries_.end()) return *found->second;
+  auto& made = Counter(registry_, "outbox_retry_total", "rows that will be tried again",
+                       {{"table", table_}, {"code", std::string(code)}});
+  retries_.emplace(std::string(code), &made);
+  return made;
+}
+
+void RelayMetrics::OnClaimed(const std::vector<OutboxRow>& rows) {
+  for (const OutboxRow& row : rows) {
+    if (row.first_claim) Of(row.topic).enqueued->Increment();
+  }
+}
+
+void RelayMetrics::OnPublished(const OutboxRow& row, Millis dispatch) {
+  Topic& topic = Of(row.topic);
+  topic.succeeded->Increment();
+  topic.success_latency->Observe(Seconds(dispatch));
+  const auto age = std::chrono::system_clock::now() - row.created_at;
+  topic.to_publish->Observe(Seconds(std::chrono::duration_cast<Millis>(age)));
+}
+
+void RelayMetrics::OnFailed(const OutboxRow& row, Millis dispatch) {
+  Topic& topic = Of(row.topic);
+  topic.failed->Increment();
+  topic.failure_latency->Observe(Seconds(dispatch));
+}
+
+void RelayMetrics::OnRetry(const OutboxRow&, std::string_view code, Millis delay,
+                           const std::string&) {
+  Retries(code).Increment();
+  retry_delay_->Observe(Seconds(delay));
+}
+
+void RelayMetrics::OnDead(const OutboxRow& row, std::string_view, const std::string&) {
+  Of(row.topic).dead->Increment();
+}
+
+void RelayMetrics::OnLostLease(const OutboxRow&, const std::string&) { conflicts_->Increment(); }
+
+void RelayMetrics::OnShards(const std::vector<int>& held, int) {
+  leader_->Set(held.empty() ? 0 : 1);
+}
+
+void RelayMetrics::AddReplays(int64_t rows) { replays_->Increment(static_cast<double>(rows)); }
+
+void RelayMetrics::SetBacklog(const OutboxStore::Backlog& backlog) {
+  pending_->Set(static_cast<double>(backlog.pending));
+  locked_->Set(static_cast<double>(backlog.locked));
+}
+
+}  // namespace lockstep::publisher

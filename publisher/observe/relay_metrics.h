@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "platform/metrics.h"
+#include "publisher/outbox/outbox_store.h"
+#include "publisher/relay/relay_events.h"
+
+namespace prometheus {
+class Counter;
+class Gauge;
+class Histogram;
+}  // namespace prometheus
+
+namespace lockstep::publisher {
+
+// The publisher's metrics (CONTRACT §9) for one outbox. Labels are table, topic, result and code:
+// never a tenant, an event or a key.
+class RelayMetrics : public RelayEvents {
+ public:
+  RelayMetrics(MetricsRegistry& registry, std::string table);
+
+  void OnClaimed(const std::vector<OutboxRow>& rows) override;
+  void OnPublished(const OutboxRow& row, Millis dispatch) override;
+  void OnDedupHit(const OutboxRow& row, Millis dispatch) override { OnPublished(row, dispatch); }
+  void OnFailed(const OutboxRow& row, Millis dispatch) override;
+  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
+               const std::string& error) override;
+  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override;
+  void OnLostLease(const OutboxRow& row, const std::string& state) override;
+  void OnShards(const std::vector<int>& held, int of) override;
+
+  // From any thread.
+  void SetBacklog(const OutboxStore::Backlog& backlog);
+  void AddReplays(int64_t rows);
+
+ private:
+  struct Topic {
+    prometheus::Counter* enqueued;
+    prometheus::Counter* dead;
+    prometheus::Counter* succeeded;
+    prometheus::Counter* failed;
+    prometheus::Histogram* success_latency;
+    prometheus::Histogram* failure_latency;
+    prometheus::Histogram* to_publish;
+  };
+  Topic& Of(const std::string& topic);
+  prometheus::Counter& Retries(std::string_view code);
+
+  MetricsRegistry& registry_;
+  const std::string table_;
+  prometheus::Gauge* pending_;
+  prometheus::Gauge* locked_;
+  prometheus::Gauge* leader_;
+  prometheus::Counter* conflicts_;
+  prometheus::Counter* replays_;
+  prometheus::Histogram* retry_delay_;
+  std::map<std::string, Topic> topics_;  // resolved once per topic
+  std::map<std::string, prometheus::Counter*, std::less<>> retries_;
+};
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,77 @@
+// CONTRACT §9: the names and labels that dashboards rely on.
+#include "publisher/observe/relay_metrics.h"
+
+#include <gmock/gmock.h>
+
+#include "platform/metrics.h"
+
+namespace lockstep::publisher {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+OutboxRow Row(const std::string& topic) {
+  OutboxRow row;
+  row.sequence = 4711;
+  row.event_id = EventId("00000000-0000-4000-8000-000000000001");
+  row.tenant_id = "acme";
+  row.topic = topic;
+  row.aggregate_id = "the key";
+  row.created_at = Clock::System().Now();
+  row.first_claim = true;
+  return row;
+}
+
+TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
+  MetricsRegistry registry;
+  RelayMetrics metrics(registry, "shop.outbox");
+  const OutboxRow row = Row("a");
+  OutboxRow again = Row("a");
+  again.first_claim = false;
+  metrics.OnClaimed({row, again});
+  metrics.OnShards({0}, 1);
+  metrics.OnPublished(row, Millis(5));
+  metrics.OnDedupHit(row, Millis(5));
+  metrics.OnFailed(row, Millis(5));
+  metrics.OnRetry(row, "UNKNOWN.INTERNAL", Millis(1000), "");
+  metrics.OnFailed(row, Millis(5));
+  metrics.OnDead(row, "SCHEMA.VALIDATION_FAILED", "");
+  metrics.OnLostLease(row, "{}");
+  metrics.SetBacklog({7, 3});
+  metrics.AddReplays(2);
+  const std::string text = RenderMetrics(registry);
+  const std::string topic = R"(table="shop.outbox",topic="a")";
+  for (const std::string& sample : {
+           std::string(R"(outbox_pending{table="shop.outbox"} 7)"),
+           std::string(R"(outbox_locked{table="shop.outbox"} 3)"),
+           std::string(R"(outbox_relay_leader{table="shop.outbox"} 1)"),
+           "outbox_enqueue_total{" + topic + "} 1",
+           "outbox_dispatch_total{result=\"success\"," + topic + "} 2",
+           "outbox_dispatch_total{result=\"failure\"," + topic + "} 2",
+           "outbox_dispatch_latency_seconds_count{result=\"success\"," + topic + "} 2",
+           "outbox_dispatch_latency_seconds_count{result=\"failure\"," + topic + "} 2",
+           "outbox_enqueue_to_publish_seconds_count{" + topic + "} 2",
+           "outbox_dead_total{" + topic + "} 1",
+           std::string(R"(outbox_retry_total{code="UNKNOWN.INTERNAL",table="shop.outbox"} 1)"),
+           std::string(R"(outbox_retry_delay_seconds_count{table="shop.outbox"} 1)"),
+           std::string(R"(outbox_lost_leases_total{table="shop.outbox"} 1)"),
+           std::string(R"(replay_total{kind="outbox"} 2)"),
+       }) {
+    EXPECT_THAT(text, HasSubstr(sample));
+  }
+  for (const char* secret : {"acme", "4711", "the key", "00000000-0000"}) {
+    EXPECT_THAT(text, Not(HasSubstr(secret)));
+  }
+}
+
+TEST(RelayMetrics, TheLeaderIsWhoHoldsAShard) {
+  MetricsRegistry registry;
+  RelayMetrics metrics(registry, "shop.outbox");
+  metrics.OnShards({3}, 16);
+  metrics.OnShards({}, 16);
+  EXPECT_THAT(RenderMetrics(registry), HasSubstr(R"(outbox_relay_leader{table="shop.outbox"} 0)"));
+}
+
+}  // namespace
+}  // namespace lockstep::publisher

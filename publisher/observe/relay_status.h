@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "platform/clock.h"
+#include "publisher/relay/relay_events.h"
+
+namespace lockstep::publisher {
+
+struct TopicStatus {
+  std::string topic;
+  std::string outage;  // why it is out of reach; empty when it is not
+  int64_t published = 0;
+  WallTime last_publish;  // the epoch of the clock = never
+};
+
+// An outbox as its relay sees it, for the status page. A copy: nothing in it moves.
+struct TableStatus {
+  std::string table;
+  bool relayed = false;  // false = relay.enabled is off
+  std::string fault;     // why rows do not flow; empty when they do
+  int shards = 0;
+  int shards_held = 0;
+  int64_t published = 0;
+  WallTime last_publish;
+  std::vector<TopicStatus> topics;
+};
+
+// Remembers what a relay did last. Hears on the relay's thread; Fill is for any.
+class RelayStatus : public RelayEvents {
+ public:
+  void OnClaimed(const std::vector<OutboxRow>& rows) override;
+  void OnPublished(const OutboxRow& row, Millis dispatch) override;
+  void OnDedupHit(const OutboxRow& row, Millis dispatch) override { OnPublished(row, dispatch); }
+  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
+                Millis pause) override;
+  void OnShards(const std::vector<int>& held, int of) override;
+
+  void Fill(TableStatus& status) const;
+
+ private:
+  TopicStatus& Of(const std::string& topic);
+
+  mutable std::mutex mu_;
+  std::map<std::string, TopicStatus> topics_;
+  int shards_ = 0;
+  int held_ = 0;
+};
+
+}  // namespace lockstep::publisher

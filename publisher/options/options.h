@@ -1,0 +1,96 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/daemon/http_server.h"
+#include "platform/log/log.h"
+#include "platform/retry_policy.h"
+
+namespace lockstep {
+class ConfigSection;
+}
+
+namespace lockstep::publisher {
+
+// What the later versions of an aggregate do while one of it is dead.
+enum class OnDead {
+  kHoldKey,  // wait for an operator: order holds
+  kSkip,     // go on without it
+};
+
+// How one outbox is relayed.
+struct RelayOptions {
+  std::string table;             // schema.name
+  bool single_active = true;     // one shard; false = `shards`
+  int shards = 0;                // 0 = 1 when single_active, else 16
+  int batch_size = 100;          // rows per claim
+  int max_in_flight = 2'000;     // rows claimed and not yet answered by the bus
+  int max_requests = 16;         // requests to the bus under way
+  Millis poll_floor{250};        // the idle poll starts here …
+  Millis poll_interval{30'000};  // … and doubles up to this, with full jitter
+  Millis lock_ttl{60'000};       // a lease that is not renewed ends after this
+  RetryPolicy retry;             // 25 attempts, 1 s doubling to 60 s, 0-200 ms added
+  Millis dispatch_timeout{30'000};
+  int last_error_max_bytes = 2'048;
+  OnDead on_dead = OnDead::kHoldKey;
+
+  int ShardCount() const { return shards > 0 ? shards : (single_active ? 1 : 16); }
+  absl::Status Validate() const;
+};
+
+struct CleanerOptions {
+  bool enabled = true;
+  std::vector<std::string> tables;  // empty = the relay's
+  Millis interval{60'000};
+  Millis retention{168 * 3'600'000LL};  // published rows are kept this long
+  Millis dead_retention{0};             // 0 = dead rows are kept
+  int batch_size = 1'000;               // rows per DELETE
+};
+
+// A control message per topic, for honest lag at the consumer. Off unless topics are named.
+struct HeartbeatOptions {
+  std::vector<std::string> topics;  // logical ones
+  Millis interval{5'000};
+};
+
+// How shards are held; see shard_owner.h.
+struct OwnershipOptions {
+  Millis ping_interval{3'000};
+  Millis session_timeout{15'000};  // the server ends a session that is not pinged
+  Millis watchdog{30'000};         // a relay whose loop stands still this long loses its shards
+};
+
+struct MetricsOptions {
+  bool enabled = true;
+  std::string path = "/metrics";
+  Millis backlog_interval{30'000};  // how often rows are counted for outbox_pending and others
+};
+
+enum class TopicStyle { kAny, kVersioned };
+
+// Everything but the bus itself.
+struct PublisherConfig {
+  std::string database;
+  std::string instance;  // locked_by; empty = host:pid
+  bool relay_enabled = true;
+  std::vector<RelayOptions> tables;
+  OwnershipOptions ownership;
+  CleanerOptions cleaner;
+  HeartbeatOptions heartbeat;
+  std::map<std::string, std::string> topics;  // logical -> Pub/Sub
+  TopicStyle topic_style = TopicStyle::kAny;
+  HttpOptions http;
+  MetricsOptions metrics;
+  log::Options log;
+  bool mask_tenant = false;
+  Millis ready_grace{30'000};  // readiness outlives a lost database by so long
+
+  absl::Status Validate() const;
+};
+
+void Bind(ConfigSection& config, PublisherConfig& options);
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,302 @@
+#include "publisher/service/publisher.h"
+
+#include <unistd.h>
+
+#include <set>
+#include <utility>
+
+#include "platform/duration.h"
+#include "platform/log/log.h"
+#include "platform/status.h"
+#include "postgres/identifier.h"
+#include "postgres/sql_error.h"
+#include "publisher/dispatch/pubsub_dispatcher.h"
+#include "publisher/dispatch/topic_style.h"
+#include "publisher/observe/readiness.h"
+#include "publisher/observe/relay_log.h"
+#include "publisher/observe/relay_metrics.h"
+#include "publisher/observe/relay_status.h"
+#include "publisher/outbox/outbox_store.h"
+#include "publisher/relay/relay.h"
+#include "publisher/upkeep/heartbeat.h"
+#include "publisher/upkeep/housekeeper.h"
+#include "publisher/upkeep/shard_owner.h"
+#include "pubsub/transport.h"
+
+namespace lockstep::publisher {
+namespace {
+
+constexpr char kShards[] = "shards";
+
+std::string DefaultInstance() {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof(host) - 1);
+  return fmt::format("{}:{}", host, ::getpid());
+}
+
+// Hands what a relay does to its listeners.
+class Listeners : public RelayEvents {
+ public:
+  void Add(RelayEvents& listener) { listeners_.push_back(&listener); }
+
+  void OnClaimed(const std::vector<OutboxRow>& rows) override {
+    for (auto* l : listeners_) l->OnClaimed(rows);
+  }
+  void OnPublished(const OutboxRow& row, Millis dispatch) override {
+    for (auto* l : listeners_) l->OnPublished(row, dispatch);
+  }
+  void OnDedupHit(const OutboxRow& row, Millis dispatch) override {
+    for (auto* l : listeners_) l->OnDedupHit(row, dispatch);
+  }
+  void OnFailed(const OutboxRow& row, Millis dispatch) override {
+    for (auto* l : listeners_) l->OnFailed(row, dispatch);
+  }
+  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
+               const std::string& error) override {
+    for (auto* l : listeners_) l->OnRetry(row, code, delay, error);
+  }
+  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override {
+    for (auto* l : listeners_) l->OnDead(row, code, error);
+  }
+  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
+                Millis pause) override {
+    for (auto* l : listeners_) l->OnOutage(row, code, why, pause);
+  }
+  void OnLostLease(const OutboxRow& row, const std::string& state) override {
+    for (auto* l : listeners_) l->OnLostLease(row, state);
+  }
+  void OnDatabaseError(const absl::Status& error) override {
+    for (auto* l : listeners_) l->OnDatabaseError(error);
+  }
+  void OnShards(const std::vector<int>& held, int of) override {
+    for (auto* l : listeners_) l->OnShards(held, of);
+  }
+
+ private:
+  std::vector<RelayEvents*> listeners_;
+};
+
+}  // namespace
+
+struct PublisherService::Table {
+  Table(RelayOptions options, const PublisherConfig& config, Dispatcher& dispatcher,
+        MetricsRegistry& registry)
+      : log(options.table, config.mask_tenant), metrics(registry, options.table) {
+    listeners.Add(log);
+    listeners.Add(metrics);
+    listeners.Add(status);
+    Relay::Environment environment;
+    environment.database = config.database;
+    environment.instance = config.instance;
+    relay =
+        std::make_unique<Relay>(std::move(options), std::move(environment), dispatcher, listeners);
+  }
+
+  RelayLog log;
+  RelayMetrics metrics;
+  RelayStatus status;
+  Listeners listeners;
+  std::unique_ptr<Relay> relay;
+};
+
+struct PublisherService::Parts {
+  explicit Parts(Millis grace) : readiness(grace) {}
+
+  std::unique_ptr<Dispatcher> styled;  // before the relays, which use it
+  std::vector<std::unique_ptr<Table>> tables;
+  std::unique_ptr<Heartbeat> heartbeat;
+  std::unique_ptr<ShardOwner> owner;
+  std::unique_ptr<Housekeeper> housekeeper;
+  Readiness readiness;
+};
+
+PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatcher,
+                                   MetricsRegistry& metrics)
+    : config_(std::move(config)),
+      dispatcher_(dispatcher),
+      metrics_(metrics),
+      parts_(std::make_unique<Parts>(config_.ready_grace)) {
+  if (config_.instance.empty()) config_.instance = DefaultInstance();
+  Dispatcher* used = &dispatcher_;
+  if (config_.topic_style == TopicStyle::kVersioned) {
+    parts_->styled = std::make_unique<VersionedTopicsOnly>(dispatcher_);
+    used = parts_->styled.get();
+  }
+  if (config_.relay_enabled) {
+    for (const RelayOptions& options : config_.tables) {
+      parts_->tables.push_back(std::make_unique<Table>(options, config_, *used, metrics_));
+    }
+  }
+  std::vector<Relay*> relays;
+  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
+  parts_->owner = std::make_unique<ShardOwner>(config_.ownership, config_.database, relays);
+
+  std::vector<Housekeeper::Task> tasks;
+  std::set<std::string> cleaned(config_.cleaner.tables.begin(), config_.cleaner.tables.end());
+  for (const RelayOptions& options : config_.tables) {
+    const bool clean = config_.cleaner.enabled &&
+                       (config_.cleaner.tables.empty() || cleaned.erase(options.table) > 0);
+    if (!clean && !config_.relay_enabled) continue;
+    tasks.push_back(
+        {options.table, clean, config_.relay_enabled, options.on_dead == OnDead::kHoldKey});
+  }
+  if (config_.cleaner.enabled) {
+    for (const std::string& table : cleaned) tasks.push_back({table, true, false, true});
+  }
+  parts_->housekeeper = std::make_unique<Housekeeper>(
+      config_.cleaner, config_.metrics.backlog_interval, config_.database, std::move(tasks),
+      [this](const std::string& name, const Housekeeper::Counts& counts) {
+        for (const auto& table : parts_->tables) {
+          if (table->relay->options().table != name) continue;
+          table->metrics.SetBacklog(counts.backlog);
+          // Every publisher sees every replay; one of them counts it.
+          if (table->relay->OwnsFirstShard()) table->metrics.AddReplays(counts.replays);
+        }
+      });
+}
+
+PublisherService::~PublisherService() { Stop(); }
+
+void PublisherService::SetHeartbeat(pubsub::Publisher& publisher, pubsub::Admin& admin,
+                                    std::function<std::string(const std::string&)> topic) {
+  if (config_.heartbeat.topics.empty() || !config_.relay_enabled) return;
+  std::vector<Relay*> relays;
+  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
+  parts_->heartbeat = std::make_unique<Heartbeat>(
+      config_.heartbeat, config_.database, std::move(relays), publisher, admin, std::move(topic));
+}
+
+absl::Status PublisherService::Check() const {
+  RETURN_IF_ERROR(config_.Validate());
+  std::set<std::string> names(config_.cleaner.tables.begin(), config_.cleaner.tables.end());
+  for (const RelayOptions& relay : config_.tables) names.insert(relay.table);
+  ASSIGN_OR_RETURN(const auto session, ShardOwner::OpenSession(config_.database, Millis(0)));
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(name));
+    RETURN_IF_ERROR(OutboxStore::Open(*session, table).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PublisherService::Start() {
+  if (const absl::Status checked = Check(); !checked.ok()) {
+    if (postgres::Classify(checked) != postgres::ErrorClass::kTransient) return checked;
+    log::Warning("the database can't be reached yet; it is waited for", {{"error", checked}});
+  }
+  for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay->Start());
+  RETURN_IF_ERROR(parts_->owner->Start());
+  if (parts_->heartbeat != nullptr) RETURN_IF_ERROR(parts_->heartbeat->Start());
+  return parts_->housekeeper->Start();
+}
+
+void PublisherService::Stop() {
+  parts_->housekeeper->Stop();
+  if (parts_->heartbeat != nullptr) parts_->heartbeat->Stop();
+  for (const auto& table : parts_->tables) table->relay->Stop();
+  parts_->owner->Stop();
+}
+
+absl::Status PublisherService::WaitUntilDrained() {
+  absl::Status drained;
+  for (const auto& table : parts_->tables) drained.Update(table->relay->WaitUntilDrained());
+  RETURN_IF_ERROR(drained);
+  ASSIGN_OR_RETURN(const auto session, postgres::Connection::Open({.url = config_.database}));
+  for (const auto& table : parts_->tables) {
+    const std::string& name = table->relay->options().table;
+    ASSIGN_OR_RETURN(const auto qualified, postgres::QualifiedName::Parse(name));
+    ASSIGN_OR_RETURN(const int64_t rows, OutboxStore::CountRetries(*session, qualified));
+    if (rows > 0) {
+      return Unavailable("{} was not drained: {} of its rows failed and wait for another try", name,
+                         rows);
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Trouble> PublisherService::Troubles() const {
+  std::vector<Trouble> faults;
+  if (!config_.relay_enabled || parts_->tables.empty()) return faults;  // nothing to do is done
+  if (const absl::Status owner = parts_->owner->health(); !owner.ok()) {
+    faults.push_back({kShards, std::string(lockstep::MessageOf(owner))});
+  }
+  const SteadyTime now = Clock::System().Steady();
+  for (const auto& table : parts_->tables) {
+    const std::string& name = table->relay->options().table;
+    const absl::Status health = table->relay->health();
+    const auto still = now - table->relay->last_turn();
+    if (!health.ok()) {
+      faults.push_back({name, std::string(lockstep::MessageOf(health))});
+    } else if (still > config_.ownership.watchdog) {
+      faults.push_back({name, fmt::format("its loop has stood still for {}",
+                                          FormatDuration(std::chrono::duration_cast<Millis>(
+                                              std::chrono::floor<std::chrono::seconds>(still))))});
+    }
+  }
+  return faults;
+}
+
+std::vector<std::string> PublisherService::Reasons() const {
+  std::vector<std::string> reasons;
+  for (const Trouble& fault : Troubles()) {
+    reasons.push_back(fmt::format("{}: {}", fault.subject, fault.why));
+  }
+  return reasons;
+}
+
+std::vector<std::string> PublisherService::NotReady() const {
+  std::vector<std::string> subjects = {kShards};
+  for (const auto& table : parts_->tables) subjects.push_back(table->relay->options().table);
+  return parts_->readiness.Judge(subjects, Troubles(), Clock::System().Steady());
+}
+
+void PublisherService::Reload(const PublisherConfig& fresh) {
+  for (const RelayOptions& options : fresh.tables) {
+    for (const auto& table : parts_->tables) {
+      if (table->relay->options().table == options.table) table->relay->Reconfigure(options);
+    }
+  }
+  parts_->housekeeper->Reconfigure(fresh.cleaner);
+}
+
+std::vector<TableStatus> PublisherService::Tables() const {
+  std::vector<TableStatus> tables;
+  for (const RelayOptions& options : config_.tables) {
+    TableStatus& status = tables.emplace_back();
+    status.table = options.table;
+    for (const auto& table : parts_->tables) {
+      if (table->relay->options().table != options.table) continue;
+      status.relayed = true;
+      status.fault = lockstep::MessageOf(table->relay->health());
+      table->status.Fill(status);
+    }
+  }
+  return tables;
+}
+
+std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
+                                                 const std::string& project,
+                                                 const PublisherConfig& config) {
+  PubsubDispatcher::Publishers publishers;
+  for (const RelayOptions& relay : config.tables) {
+    publishers[relay.table] = transport.NewPublisher(
+        {.timeout = relay.dispatch_timeout, .max_requests_in_flight = relay.max_requests});
+  }
+  return std::make_unique<PubsubDispatcher>(std::move(publishers),
+                                            TopicMap(project, config.topics));
+}
+
+void AddPages(HttpServer& server, const PublisherService& service, const MetricsRegistry& metrics) {
+  server.Handle("/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; });
+  server.Handle("/readyz", [&service](const HttpRequest&) {
+    const auto reasons = service.NotReady();
+    if (reasons.empty()) return HttpResponse{.body = "ready\n"};
+    return HttpResponse{.status = 503, .body = fmt::format("{}\n", fmt::join(reasons, "\n"))};
+  });
+  if (!service.config().metrics.enabled) return;
+  server.Handle(service.config().metrics.path, [&metrics](const HttpRequest&) {
+    return HttpResponse{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                        .body = RenderMetrics(metrics)};
+  });
+}
+
+}  // namespace lockstep::publisher

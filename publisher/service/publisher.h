@@ -1,0 +1,92 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/daemon/http_server.h"
+#include "platform/daemon/service.h"
+#include "platform/metrics.h"
+#include "publisher/dispatch/dispatcher.h"
+#include "publisher/options/options.h"
+
+namespace lockstep::pubsub {
+class Admin;
+class Publisher;
+class Transport;
+struct PubsubOptions;
+}  // namespace lockstep::pubsub
+
+namespace lockstep::publisher {
+
+struct TableStatus;
+struct Trouble;
+
+// A whole publisher: relays for the configured outboxes, the owner of their shards, housekeeping,
+// heartbeats. lockstep-publisher is this plus an HTTP endpoint; a C++ service may run it in its own
+// process (examples/embedded_publisher).
+//
+//   auto bus = publisher::InProcessBus();  // or MakePubsubDispatcher(…)
+//   publisher::PublisherService service(config, bus, registry);
+//   service.Start();
+//
+// Start answers with a sentence when a table is missing or a pooler is in the way; a database that
+// can't be reached yet is waited for. Stop finishes what is under way. Safe from any thread.
+class PublisherService : public Service {
+ public:
+  // Both outlive it.
+  PublisherService(PublisherConfig config, Dispatcher& dispatcher, MetricsRegistry& metrics);
+  ~PublisherService() override;
+
+  // Sends heartbeats by it, if the configuration wants any; `admin` is asked which topics have a
+  // schema. REQUIRES: before Start; both outlive this.
+  void SetHeartbeat(pubsub::Publisher& publisher, pubsub::Admin& admin,
+                    std::function<std::string(const std::string&)> topic);
+
+  absl::Status Start() override;
+  void Stop() override;
+
+  // The configuration was read again (SIGHUP): relays follow what they can, the cleaner too.
+  void Reload(const PublisherConfig& fresh);
+
+  // What Start checks, the database's presence included.
+  absl::Status Check() const;
+
+  // Waits until every outbox is drained: all that may go has gone. Says why not when rows are left
+  // because the bus or the database is out of reach, or because they failed and wait for a retry.
+  // REQUIRES: started.
+  absl::Status WaitUntilDrained();
+
+  // One sentence per reason why rows do not flow just now.
+  std::vector<std::string> Reasons() const;
+  // Those that have lasted for a while (publisher/observe/readiness.h); none = ready. From any
+  // thread.
+  std::vector<std::string> NotReady() const;
+
+  // The configured outboxes as they stand, for the status page.
+  std::vector<TableStatus> Tables() const;
+
+  const PublisherConfig& config() const { return config_; }
+
+ private:
+  struct Table;
+  std::vector<Trouble> Troubles() const;
+
+  PublisherConfig config_;
+  Dispatcher& dispatcher_;
+  MetricsRegistry& metrics_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Pub/Sub as the dispatcher, with the topics of the configuration. `transport` outlives it.
+std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
+                                                 const std::string& project,
+                                                 const PublisherConfig& config);
+
+// /healthz, /readyz, /metrics. More pages may be added before the server starts.
+void AddPages(HttpServer& server, const PublisherService& service, const MetricsRegistry& metrics);
+
+}  // namespace lockstep::publisher

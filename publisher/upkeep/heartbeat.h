@@ -1,0 +1,67 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/clock.h"
+#include "platform/daemon/service.h"
+#include "platform/daemon/service_thread.h"
+#include "publisher/options/options.h"
+
+namespace lockstep::pubsub {
+class Admin;
+class Publisher;
+}  // namespace lockstep::pubsub
+
+namespace lockstep::publisher {
+
+class Relay;
+
+// Publishes a control message per topic and outbox every few seconds: the newest committed position
+// of the outbox, so that a consumer can tell idle from stuck. Only the owner of shard 0 does, and
+// only while it relays. A topic with a schema gets none: a consumer would take an empty message for
+// an event. A thread of its own, with a connection; Stop does not wait for answers.
+class Heartbeat : public Service {
+ public:
+  // Relays, publisher and admin outlive it. `topic` turns a logical name into Pub/Sub's.
+  Heartbeat(HeartbeatOptions options, std::string database, std::vector<Relay*> relays,
+            pubsub::Publisher& publisher, pubsub::Admin& admin,
+            std::function<std::string(const std::string&)> topic);
+  ~Heartbeat() override;
+
+  absl::Status Start() override;
+  void Stop() override;
+
+ private:
+  // What is known of a topic's schema.
+  struct Look {
+    bool known = false;
+    bool allowed = true;
+    SteadyTime at;
+  };
+
+  void Run();
+  absl::Status Beat();
+  void Send(const std::string& topic, int64_t position);
+  // Whether the topic may get one; asks Pub/Sub when that is not known, or was long ago.
+  bool Allowed(const std::string& topic);
+
+  const HeartbeatOptions options_;
+  const std::string database_;
+  const std::vector<Relay*> relays_;
+  pubsub::Publisher& publisher_;
+  pubsub::Admin& admin_;
+  const std::function<std::string(const std::string&)> topic_;
+  std::map<std::string, Look> looks_;  // of its thread, by logical topic
+  ServiceThread thread_;
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+};
+
+}  // namespace lockstep::publisher

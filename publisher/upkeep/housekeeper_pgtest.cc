@@ -1,0 +1,193 @@
+#include <gmock/gmock.h>
+
+#include <condition_variable>
+#include <thread>
+
+#include "publisher/testing/outbox_test.h"
+#include "publisher/upkeep/housekeeper.h"
+#include "tests/support/service_stress.h"
+
+namespace lockstep::publisher {
+namespace {
+
+constexpr char kOld[] = "published_at < now() - interval '7 days'";
+
+class HousekeeperTest : public OutboxTest {
+ protected:
+  // `count` published rows, the first `old` of them eight days ago.
+  void Publish(int count, int old) {
+    EnqueueMany("k", count);
+    db_.Query(
+        "UPDATE shop.outbox SET published_at = now() - CASE WHEN version <= $1::int THEN interval "
+        "'8 days' ELSE interval '6 days' END",
+        postgres::Params(old));
+  }
+
+  // Into shop.deletes, how many rows each DELETE takes.
+  void NoteDeletes() {
+    db_.Run(
+        "CREATE TABLE shop.deletes (rows int); CREATE FUNCTION shop.note() RETURNS trigger "
+        "LANGUAGE plpgsql AS $$ BEGIN INSERT INTO shop.deletes SELECT count(*) FROM gone; RETURN "
+        "NULL; END $$; "
+        "CREATE TRIGGER note AFTER DELETE ON shop.outbox REFERENCING OLD TABLE AS gone FOR EACH "
+        "STATEMENT EXECUTE FUNCTION shop.note()");
+  }
+
+  bool AwaitEmpty() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (Count("true") > 0) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  std::unique_ptr<Housekeeper> Make(const CleanerOptions& options,
+                                    std::vector<Housekeeper::Task> tasks = {{kTable, true, true}},
+                                    Millis count_every = Millis(60'000)) {
+    return std::make_unique<Housekeeper>(
+        options, count_every, db_.url(), std::move(tasks),
+        [this](const std::string& table, const Housekeeper::Counts& counts) {
+          std::scoped_lock lock(mu_);
+          counts_[table] = counts;
+          replays_ += counts.replays;
+          ++rounds_;
+          changed_.notify_all();
+        });
+  }
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::map<std::string, Housekeeper::Counts> counts_;
+  int64_t replays_ = 0;
+  int rounds_ = 0;
+};
+
+TEST_F(HousekeeperTest, DeletesAllThatIsOldInBoundedBatches) {
+  Publish(10, 7);
+  NoteDeletes();
+  CleanerOptions options;
+  options.batch_size = 3;
+  ASSERT_TRUE(Make(options)->Round().ok());
+  EXPECT_EQ(Count("true"), 3);
+  EXPECT_EQ(Count(kOld), 0);
+  EXPECT_EQ(db_.QueryInt("SELECT max(rows) FROM shop.deletes"), 3);
+  EXPECT_EQ(db_.QueryInt("SELECT sum(rows) FROM shop.deletes"), 7);
+}
+
+TEST_F(HousekeeperTest, DeadRowsStayUnlessARetentionIsSet) {
+  Enqueue("k", 1);
+  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");
+  CleanerOptions options;
+  ASSERT_TRUE(Make(options)->Round().ok());
+  EXPECT_EQ(Count("true"), 1);
+  options.dead_retention = Millis(3'600'000);
+  ASSERT_TRUE(Make(options)->Round().ok());
+  EXPECT_EQ(Count("true"), 0);
+}
+
+TEST_F(HousekeeperTest, WhatIsNotAskedForIsNotDone) {
+  Publish(4, 4);
+  // Relayed, not cleaned: relay.tables has it, cleaner.tables does not.
+  ASSERT_TRUE(Make({}, {{kTable, false, true}})->Round().ok());
+  EXPECT_EQ(Count("true"), 4);
+  EXPECT_EQ(counts_.size(), 1u);
+  counts_.clear();
+  // Cleaned, not relayed.
+  ASSERT_TRUE(Make({}, {{kTable, true, false}})->Round().ok());
+  EXPECT_EQ(Count("true"), 0);
+  EXPECT_TRUE(counts_.empty());
+}
+
+TEST_F(HousekeeperTest, ABadTableDoesNotStopTheOthers) {
+  Publish(2, 2);
+  const absl::Status done = Make({}, {{"no.such", true, true}, {kTable, true, true}})->Round();
+  EXPECT_FALSE(done.ok());
+  EXPECT_EQ(Count("true"), 0);
+}
+
+TEST_F(HousekeeperTest, LetsGoOfRowsBehindABlockerThatIsGone) {
+  EnqueueMany("k", 2);
+  db_.Run("UPDATE shop.outbox SET available_at = 'infinity' WHERE version = 2");
+  ASSERT_TRUE(Make({})->Round().ok());
+  EXPECT_EQ(Count("available_at = 'infinity'"), 1) << "version 1 still waits";
+  db_.Run("DELETE FROM shop.outbox WHERE version = 1");
+  ASSERT_TRUE(Make({})->Round().ok());
+  EXPECT_EQ(Count("available_at = 'infinity'"), 0);
+}
+
+TEST_F(HousekeeperTest, CountsPendingLockedAndReplays) {
+  EnqueueMany("k", 3);
+  EnqueueMany("dead", 1);
+  Claimer claimer = NewClaimer("a");
+  claimer.request.rows = 1;
+  claimer.Take();
+  db_.Run(
+      "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id = "
+      "'dead'");
+  const auto housekeeper = Make({});
+  ASSERT_TRUE(housekeeper->Round().ok());
+  EXPECT_EQ(counts_[kTable].backlog.pending, 3);
+  EXPECT_EQ(counts_[kTable].backlog.locked, 1);
+  EXPECT_EQ(counts_[kTable].replays, 0);
+  // Whatever the operator's search_path says, the audit names the outbox as we do.
+  db_.Run(
+      "SET search_path = shop; SELECT lockstep.replay('outbox', array_agg(sequence), 'ann') FROM "
+      "outbox WHERE dead_at IS NOT NULL");
+  ASSERT_TRUE(housekeeper->Round().ok());
+  EXPECT_EQ(counts_[kTable].replays, 1);
+  ASSERT_TRUE(housekeeper->Round().ok());
+  EXPECT_EQ(counts_[kTable].replays, 0);
+  EXPECT_EQ(replays_, 1);
+}
+
+TEST_F(HousekeeperTest, CountsOnAScheduleOfItsOwn) {
+  CleanerOptions rarely;
+  rarely.interval = Millis(3'600'000);
+  const auto housekeeper = Make(rarely, {{kTable, true, true}}, Millis(10));
+  ASSERT_TRUE(housekeeper->Start().ok());
+  Enqueue("k", 1);
+  std::unique_lock lock(mu_);
+  EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] {
+    return rounds_ > 1 && counts_[kTable].backlog.pending == 1;
+  }));
+}
+
+TEST_F(HousekeeperTest, NewSettingsAreFollowedAtOnce) {
+  NoteDeletes();
+  CleanerOptions options;
+  options.interval = options.retention = std::chrono::hours(1'000);
+  const auto housekeeper = Make(options);
+  ASSERT_TRUE(housekeeper->Start().ok());
+  {
+    std::unique_lock lock(mu_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return rounds_ > 0; }));
+  }
+  Publish(5, 5);
+  options.retention = Millis(0);
+  options.batch_size = 2;
+  housekeeper->Reconfigure(options);
+  ASSERT_TRUE(AwaitEmpty());
+  EXPECT_EQ(db_.QueryInt("SELECT max(rows) FROM shop.deletes"), 2);
+
+  Enqueue("dead", 1);
+  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");
+  options.dead_retention = Millis(1);
+  housekeeper->Reconfigure(options);
+  ASSERT_TRUE(AwaitEmpty());
+
+  options.interval = Millis(10);
+  housekeeper->Reconfigure(options);
+  // The round at once may clean the first of these, not both.
+  for (int time = 0; time < 2; ++time) {
+    Publish(5, 5);
+    ASSERT_TRUE(AwaitEmpty());
+  }
+}
+
+TEST_F(HousekeeperTest, IsAServiceLikeAnyOther) {
+  testing::StressService([&] { return Make({}); });
+}
+
+}  // namespace
+}  // namespace lockstep::publisher

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/clock.h"
+#include "platform/daemon/service.h"
+#include "platform/daemon/service_thread.h"
+#include "postgres/connection.h"
+#include "publisher/options/options.h"
+
+namespace lockstep::publisher {
+
+class Relay;
+
+// Holds the shards of all relays of a process, as advisory locks of one session, and shares them
+// out among the publishers at hand: every ceil(shards/publishers), found by counting the holders of
+// a member lock. Shards only spare contention; what keeps order is the claim rule and the leases.
+//
+// A stopped process loses its shards because the server ends a session that is not pinged
+// (session_timeout); a process whose relay hangs gives them up here (watchdog). A shard is given
+// to another only when nothing of it is in hand any more.
+//
+// A thread of its own. Stop lets go of everything: stop the relays first.
+class ShardOwner : public Service {
+ public:
+  // The relays outlive it.
+  ShardOwner(OwnershipOptions options, std::string database, std::vector<Relay*> relays,
+             const Clock& clock = Clock::System());
+  ~ShardOwner() override;
+
+  absl::Status Start() override;
+  void Stop() override;
+
+  // OK while the session stands; else why not.
+  absl::Status health() const;
+
+  // Opens a session whose locks will last, or says why that can't be (a transaction pooler).
+  static absl::StatusOr<std::unique_ptr<postgres::Connection>> OpenSession(
+      const std::string& database, Millis session_timeout);
+
+ private:
+  struct Table {
+    Relay* relay = nullptr;
+    int64_t oid = 0;
+    int count = 0;  // K, as stored
+    bool member = false;
+    std::vector<int> held;     // locked
+    std::vector<int> leaving;  // locked still, no longer relayed
+    int64_t change = 0;        // the relay's number for it
+  };
+  struct View {
+    int count = 0;
+    int members = 0;
+  };
+
+  void Run();
+  absl::Status Connect();
+  absl::Status Register(Table& table);
+  absl::Status Round();
+  absl::StatusOr<std::vector<View>> Look();
+  absl::Status Balance(Table& table, const View& view);
+  absl::Status Acquire(Table& table, int wanted);
+  absl::Status LetGo(Table& table, size_t keep);
+  absl::Status FinishLeaving(Table& table);
+  absl::Status Abandon(Table& table);
+  absl::Status Unlock(const Table& table, const std::vector<int>& shards);
+  void Lose();
+  bool AnyLeaving() const;
+  void WaitFor(Millis time);
+
+  const OwnershipOptions options_;
+  const std::string database_;
+  const Clock& clock_;
+  std::vector<Table> tables_;
+  std::unique_ptr<postgres::Connection> session_;
+  int64_t backend_ = 0;
+  SteadyTime last_look_;
+  ServiceThread thread_;
+
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  absl::Status health_;
+};
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,214 @@
+#include "pubsub/grpc/receive/stream_keeper.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+
+#include "platform/log/log.h"
+#include "platform/status.h"
+#include "pubsub/grpc/channel/status.h"
+
+namespace lockstep::pubsub::grpc_client {
+namespace {
+
+// A server may say nothing at all until there is a message: a stream that has not failed for so
+// long, on a connection that stands, is taken as open.
+constexpr Millis kSilence{1'000};
+// Headers come ahead of a refusal too: a stream that outlives them by so much is open.
+constexpr Millis kAfterHeaders{50};
+// A stream that lasted so long, or brought something, was a good one: the next is opened soon.
+constexpr Millis kGoodStream{5'000};
+constexpr Millis kGrace{1'500};
+
+const RetryPolicy kReconnect{.max_attempts = 0,
+                             .base = Millis(50),
+                             .factor = 2,
+                             .cap = Millis(10'000),
+                             .jitter = RetryPolicy::Jitter::kProportional,
+                             .jitter_amount = 0.5};
+
+// Under the id of a stream that broke, the server would take messages that were lost on the way for
+// held by us and go on with the next ones of their keys. Under another it waits for their leases.
+std::string NewClientId(const std::string& name) {
+  std::random_device random;
+  return fmt::format("{}-{:08x}{:08x}", name.empty() ? "lockstep" : name, random(), random());
+}
+
+}  // namespace
+
+StreamKeeper::StreamKeeper(std::shared_ptr<Client> client, size_t channel,
+                           PullStream::Request request, Millis keepalive, Events events)
+    : client_(std::move(client)),
+      channel_(client_->channel(channel)),
+      stub_(channel_),
+      request_(std::move(request)),
+      events_(std::move(events)),
+      keepalive_(keepalive, client_->timers),
+      backoff_(kReconnect) {}
+
+StreamKeeper::~StreamKeeper() {
+  HalfClose();
+  AwaitEnd();
+}
+
+void StreamKeeper::Start() { Open(); }
+
+void StreamKeeper::Open() {
+  int ends = 0;
+  {
+    std::scoped_lock lock(mu_);
+    if (stopping_) return;
+    ends = ends_;
+    running_ = true;
+    up_ = headers_ = false;
+    opened_ = std::chrono::steady_clock::now();
+    brought_ = false;
+    silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
+  }
+  keepalive_.Begin([this] { Ping(); }, [this] { HangUp(); });
+  PullStream::Request request = request_;
+  request.set_client_id(NewClientId(request_.client_id()));
+  auto stream = PullStream::Open(
+      stub_, request,
+      {.on_headers = [this] { OnHeaders(); },
+       .on_response = [this](PullStream::Response& response) { OnResponse(response); },
+       .may_read = [this](std::function<void()> resume) { return MayRead(std::move(resume)); },
+       .on_end = [this](const grpc::Status& status) { OnEnd(status); }});
+  bool stopping = false;
+  {
+    std::scoped_lock lock(mu_);
+    if (ends == ends_) stream_ = stream;  // else it has ended already, and the next may be there
+    stopping = stopping_;
+  }
+  if (stopping) stream->HalfClose();
+}
+
+bool StreamKeeper::MayRead(std::function<void()> resume) {
+  // Nothing is heard while nothing is read: that is not the server's silence.
+  keepalive_.Pause();
+  const bool may = events_.may_read([this, resume = std::move(resume)] {
+    keepalive_.Resume();
+    resume();
+  });
+  if (may) keepalive_.Resume();
+  return may;
+}
+
+void StreamKeeper::Ping() {
+  std::shared_ptr<PullStream> stream;
+  {
+    std::scoped_lock lock(mu_);
+    stream = stream_;
+  }
+  if (stream != nullptr) stream->Ping();
+}
+
+void StreamKeeper::HangUp() {
+  std::shared_ptr<PullStream> stream;
+  {
+    std::scoped_lock lock(mu_);
+    stream = stream_;
+  }
+  log::Warning("the server answers no more: the stream is opened anew",
+               {{"subscription", request_.subscription()}});
+  if (stream != nullptr) stream->Cancel();
+}
+
+void StreamKeeper::OnHeaders() {
+  Timers::Id silence = 0;
+  {
+    std::scoped_lock lock(mu_);
+    if (!running_ || up_ || stopping_ || silence_ == 0) return;
+    headers_ = true;
+    silence = std::exchange(silence_, client_->timers.After(kAfterHeaders, [this] { OnOpen(); }));
+  }
+  client_->timers.Cancel(silence);
+}
+
+void StreamKeeper::OnSilence() {
+  // On the way to a server that can't be reached nothing is heard either.
+  if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    std::scoped_lock lock(mu_);
+    // With the headers another timer has taken our place.
+    if (!running_ || up_ || headers_ || stopping_ || silence_ == 0) return;
+    silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
+    return;
+  }
+  OnOpen();
+}
+
+void StreamKeeper::OnOpen() {
+  {
+    std::scoped_lock lock(mu_);
+    if (!running_ || up_ || stopping_) return;
+    up_ = true;
+  }
+  events_.on_state(absl::OkStatus());
+}
+
+void StreamKeeper::OnResponse(PullStream::Response& response) {
+  {
+    std::scoped_lock lock(mu_);
+    brought_ = brought_ || !response.deliveries.empty();
+  }
+  keepalive_.OnResponse(!response.deliveries.empty());
+  OnOpen();
+  events_.on_response(response);
+}
+
+void StreamKeeper::OnEnd(const grpc::Status& status) {
+  Timers::Id silence = 0;
+  bool stopping = false;
+  Millis delay{0};
+  {
+    std::scoped_lock lock(mu_);
+    silence = std::exchange(silence_, 0);
+    stream_ = nullptr;
+    ++ends_;
+    stopping = stopping_;
+    const auto lasted = std::chrono::steady_clock::now() - opened_;
+    if (brought_ || lasted >= kGoodStream) backoff_.Reset();
+    delay = backoff_.Next();
+  }
+  client_->timers.Cancel(silence);
+  keepalive_.End();
+  if (!stopping) {
+    const absl::Status why = status.ok() ? Unavailable("the server closed the stream")
+                                         : FromGrpc(status, client_->address);
+    log::Debug("stream ended", {{"subscription", request_.subscription()},
+                                {"code", absl::StatusCodeToString(why.code())},
+                                {"error", why}});
+    events_.on_state(why);
+  }
+  std::scoped_lock lock(mu_);
+  running_ = false;
+  if (!stopping_) reopen_ = client_->timers.After(delay, [this] { Open(); });
+  // Under the lock: the waiter may destroy this object as soon as it gets the lock.
+  ended_.notify_all();
+}
+
+void StreamKeeper::HalfClose() {
+  std::shared_ptr<PullStream> stream;
+  Timers::Id reopen = 0;
+  {
+    std::scoped_lock lock(mu_);
+    stopping_ = true;
+    stream = stream_;
+    reopen = reopen_;
+  }
+  client_->timers.Cancel(reopen);
+  if (stream != nullptr) stream->HalfClose();
+}
+
+void StreamKeeper::AwaitEnd() {
+  std::unique_lock lock(mu_);
+  if (ended_.wait_for(lock, kGrace, [this] { return !running_; })) return;
+  const std::shared_ptr<PullStream> stream = stream_;
+  lock.unlock();
+  if (stream != nullptr) stream->Cancel();
+  lock.lock();
+  ended_.wait(lock, [this] { return !running_; });
+}
+
+}  // namespace lockstep::pubsub::grpc_client

@@ -1,0 +1,166 @@
+#include "runner/batch/batch.h"
+
+#include <algorithm>
+
+#include "platform/status.h"
+#include "postgres/connection.h"
+#include "postgres/sql_error.h"
+#include "runner/batch/batch_run.h"
+#include "runner/message/mapping.h"
+
+namespace lockstep::runner {
+namespace {
+
+// How far back this generation reaches: what a reset that empties it must be able to replay.
+constexpr std::string_view kFirstSeen = R"(
+UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
+ WHERE group_name = $1 AND slot = $2)";
+
+bool Before(const Inbound* a, const Inbound* b) {
+  return std::tie(a->publish_time, a->message_id) < std::tie(b->publish_time, b->message_id);
+}
+
+offsets::LaneOffset OffsetAfter(const ConsumerGroup& group, const offsets::GroupEpoch& under,
+                                const LaneIdentity& lane, const Inbound& last) {
+  const auto lag = std::chrono::duration_cast<Millis>(Clock::System().Now() - last.publish_time);
+  return {.group = group,
+          .instance = lane.instance,
+          .lane = lane.lane,
+          .subscription = under.subscription,
+          .position = {last.publish_time, last.message_id},
+          .epoch = under.epoch,
+          .lag = std::max(lag, Millis(0))};
+}
+
+}  // namespace
+
+Batch::Batch(const offsets::StateSchema& schema, const ConsumerGroup& group,
+             const projections::Projector& projector, offsets::OffsetProvider& offsets,
+             BatchRules rules)
+    : group_(group),
+      projector_(projector),
+      offsets_(offsets),
+      rules_(rules),
+      key_rules_(rules.ForKeys(projector)),
+      epochs_(schema, group),
+      opening_(schema, key_rules_.track_versions),
+      key_states_(schema),
+      parking_(schema),
+      dead_letters_(schema, group),
+      first_seen_(schema, "slot_first_seen", kFirstSeen) {}
+
+absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
+                                       const offsets::GroupEpoch& under, const LaneIdentity& lane,
+                                       std::span<Inbound* const> items,
+                                       const ReleaseLimits& limits) const {
+  BatchResult result{.began = Clock::System().Steady()};
+  result.endings.assign(items.size(), Ending::kDuplicate);
+  if (items.empty()) return result;
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.BeginUnchecked(connection, under));
+  std::optional<BatchRun> run;
+  const auto add = [&](const std::vector<bool>& fresh) {
+    run.emplace(*this, transaction, under, limits);
+    for (size_t i = 0; i < items.size(); ++i) {
+      const bool overwrites = under.overwrite_until && !items[i]->poison &&
+                              items[i]->publish_time < *under.overwrite_until;
+      if (fresh[i] || overwrites) run->Add(items[i], i, !fresh[i]);
+    }
+  };
+  const Arrivals arrivals(items);
+  add(arrivals.first);  // as if the inbox knew none of them
+  ASSIGN_OR_RETURN(Opening::Answer answer,
+                   opening_.Enter(transaction, under, items, arrivals, run->Chains()));
+  RETURN_IF_ERROR(epochs_.Check(under, answer.epoch));
+  if (!answer.all_new) {
+    add(answer.fresh);
+    ASSIGN_OR_RETURN(answer.not_moved, opening_.Lock(transaction, under, run->Chains()));
+  }
+  run->Locked(std::move(answer.not_moved));
+  RETURN_IF_ERROR(run->Finish(result));
+  if (result.rolled_back) {
+    RETURN_IF_ERROR(transaction.Rollback());
+    return result;
+  }
+  const auto [first, last] = std::minmax_element(items.begin(), items.end(), Before);
+  if (!under.first_publish_time || (*first)->publish_time < *under.first_publish_time) {
+    RETURN_IF_ERROR(
+        transaction.Execute(first_seen_, group_.value(), under.slot, (*first)->publish_time)
+            .status());
+  }
+  RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, **last)));
+  result.commit_began = Clock::System().Steady();
+  RETURN_IF_ERROR(transaction.Commit());
+  return result;
+}
+
+absl::Status Batch::Confirm(postgres::Connection& connection,
+                            const offsets::GroupEpoch& under) const {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
+  return transaction.Rollback();
+}
+
+absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
+                                           const offsets::GroupEpoch& under,
+                                           const std::vector<std::string>& keys,
+                                           const ReleaseLimits& limits, Loaded* loaded) const {
+  BatchResult result{.began = Clock::System().Steady()};
+  if (keys.empty()) return result;
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
+  BatchRun run(*this, transaction, under, limits);
+  for (const std::string& key : keys) run.AddKey(key);
+  const absl::Status finished = run.Finish(result);
+  if (loaded != nullptr) *loaded = run.loaded();
+  RETURN_IF_ERROR(finished);
+  if (result.rolled_back) {
+    RETURN_IF_ERROR(transaction.Rollback());
+    return result;
+  }
+  result.commit_began = Clock::System().Steady();
+  RETURN_IF_ERROR(transaction.Commit());
+  return result;
+}
+
+absl::Status Batch::StillDead(postgres::Connection& connection, int64_t id,
+                              const Poison& poison) const {
+  RETURN_IF_ERROR(dead_letters_.Record(connection, id, poison));
+  return InvalidArgument("dead letter {} can still not be applied: {}", id, poison.reason);
+}
+
+absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
+                                           const offsets::GroupEpoch& under,
+                                           const DeadLetterResolution& resolution) const {
+  BatchResult result;
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
+  ASSIGN_OR_RETURN(OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
+  if (letter.generation != under.generation) {
+    return FailedPrecondition(
+        "dead letter {} belongs to an earlier generation of the read model, which was emptied",
+        resolution.id);
+  }
+  Inbound& item = letter.item;
+  if (resolution.replay && !item.poison) MapEvent(projector_, item);
+  if (resolution.replay && item.poison) {
+    RETURN_IF_ERROR(transaction.Rollback());
+    return StillDead(connection, resolution.id, *item.poison);
+  }
+  // What waits behind it is released by transactions of its own: a fault there is not its fault.
+  const ReleaseLimits none{.max_events = 0};
+  BatchRun run(*this, transaction, under, none);
+  run.AddResolution(item, resolution);
+  if (resolution.replay) {
+    result.endings.assign(1, Ending::kDuplicate);
+    run.Add(&item, 0, /*seen=*/false);
+  }
+  const absl::Status applied = run.Finish(result);
+  if (applied.ok() && !result.rolled_back) {
+    RETURN_IF_ERROR(transaction.Commit());
+    return result;
+  }
+  RETURN_IF_ERROR(transaction.Rollback());
+  if (!applied.ok() && postgres::Classify(applied) != postgres::ErrorClass::kData) return applied;
+  const Poison poison =
+      item.poison.value_or(Poison{"EVENT.REFUSED_BY_DATABASE", std::string(MessageOf(applied))});
+  return StillDead(connection, resolution.id, poison);
+}
+
+}  // namespace lockstep::runner

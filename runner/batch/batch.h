@@ -1,0 +1,134 @@
+#pragma once
+
+#include <deque>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "offsets/epoch.h"
+#include "offsets/offset_provider.h"
+#include "projections/model/projector.h"
+#include "runner/batch/batch_rules.h"
+#include "runner/batch/dead_letters.h"
+#include "runner/batch/key_states.h"
+#include "runner/batch/opening.h"
+#include "runner/batch/parking.h"
+#include "runner/message/inbound.h"
+
+namespace lockstep::runner {
+
+// What became of one message, once its transaction has committed.
+enum class Ending {
+  kApplied,
+  kSuperseded,
+  kIgnored,
+  kDuplicate,
+  kParked,
+  kDead,
+};
+
+// A parked event that can't be applied, and what it dies of.
+struct Condemned {
+  EventId event;
+  Poison poison;
+  int attempts = 0;  // transactions that failed with it
+};
+
+struct BatchResult {
+  SteadyTime began;
+  SteadyTime commit_began;                                  // its acks count from here
+  std::vector<Ending> endings;                              // one per item, in their order
+  int released = 0;                                         // parked events that were applied along
+  std::deque<Inbound> loaded;                               // out of parking …
+  std::vector<std::pair<const Inbound*, Ending>> unparked;  // … and those that wait no more
+  int gaps = 0;  // of the parked ones, those that miss a predecessor
+  int dead = 0;  // released ones included
+  // Nothing was committed: events turned out to conflict when some of their tables had been written
+  // (items carry that as their poison now: run them again), or more would be dead than allowed.
+  bool rolled_back = false;
+  bool too_many_dead = false;
+  std::vector<Condemned> parked_conflicts;  // rolled back for these parked events, alone or too
+  // Aggregates with more parked events than one transaction takes: go on with these.
+  std::vector<std::string> unfinished;
+};
+
+// How much of what waits a transaction takes along, and how many may die in it.
+struct ReleaseLimits {
+  int max_events = 500;  // in all; 0 = none, they are answered as unfinished
+  int64_t max_bytes = 16 << 20;
+  std::vector<Condemned> condemned;
+  int max_dead = std::numeric_limits<int>::max();
+};
+
+// The parked events that a transaction took along, whether or not it committed.
+struct Loaded {
+  int events = 0;
+  EventId first;
+};
+
+// Whose offset a batch saves.
+struct LaneIdentity {
+  std::string instance;
+  int lane = 0;
+};
+
+// The transaction of lockstep: epoch, inbox, decisions per aggregate, projections, dead letters,
+// parking and offset commit together or not at all. Stateless between runs; the connection comes
+// from the caller, a lane or lockstepctl. Safe from any thread, each with a connection of its own.
+class Batch {
+ public:
+  Batch(const offsets::StateSchema& schema, const ConsumerGroup& group,
+        const projections::Projector& projector, offsets::OffsetProvider& offsets,
+        BatchRules rules);
+
+  // One transaction over messages from the bus. A failure leaves nothing behind (unless it is in
+  // doubt) and is ABORTED when the epoch is over, the database's otherwise.
+  absl::StatusOr<BatchResult> Run(postgres::Connection& connection,
+                                  const offsets::GroupEpoch& under, const LaneIdentity& lane,
+                                  std::span<Inbound* const> items,
+                                  const ReleaseLimits& limits = {}) const;
+
+  // Applies what waits for these aggregates and no longer has to; saves no offset.
+  absl::StatusOr<BatchResult> Release(postgres::Connection& connection,
+                                      const offsets::GroupEpoch& under,
+                                      const std::vector<std::string>& keys,
+                                      const ReleaseLimits& limits = {},
+                                      Loaded* loaded = nullptr) const;
+
+  // Ends one dead letter by hand: applies it after all (with its aggregate's lock, in its place in
+  // the order), or gives it up so that its successors may go on. What waits behind it is answered
+  // as unfinished. FAILED_PRECONDITION when it is no longer dead; INVALID_ARGUMENT when it can
+  // still not be applied. Never touches the offset.
+  absl::StatusOr<BatchResult> Resolve(postgres::Connection& connection,
+                                      const offsets::GroupEpoch& under,
+                                      const DeadLetterResolution& resolution) const;
+
+  // OK while the epoch is still `under`; ABORTED when it is over.
+  absl::Status Confirm(postgres::Connection& connection, const offsets::GroupEpoch& under) const;
+
+  const KeyStates& key_states() const { return key_states_; }
+  bool tracks_versions() const { return key_rules_.track_versions; }
+
+ private:
+  friend class BatchRun;
+
+  absl::Status StillDead(postgres::Connection& connection, int64_t id, const Poison& poison) const;
+
+  const ConsumerGroup group_;
+  const projections::Projector& projector_;
+  offsets::OffsetProvider& offsets_;
+  const BatchRules rules_;
+  const KeyRules key_rules_;
+  const offsets::Epochs epochs_;
+  const Opening opening_;
+  const KeyStates key_states_;
+  const Parking parking_;
+  const DeadLetters dead_letters_;
+  const offsets::StateStatement first_seen_;
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,67 @@
+#include "runner/batch/key_plan.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep::runner {
+namespace {
+
+// A reset left versions out, and it can't be said yet behind which: some wait.
+bool AnyGap(const KeyRow& row) { return row.open && (row.blocked || row.parked > 0); }
+
+bool Waits(const PlanItem& item, const KeyRow& row, const KeyRules& rules) {
+  const bool past_gap = rules.track_versions && item.version > *row.settled + 1 && !AnyGap(row);
+  // A dead version that blocks needs no predecessor: it says itself what waits for it. One that is
+  // skipped is settled by its death, and those before it, which may still come, must not be.
+  if (item.poison) return past_gap && !rules.park_on_poison;
+  if (row.blocked && item.version > *row.blocked) return true;
+  return past_gap && item.parks_on_gap;
+}
+
+void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
+  const bool settled_before = row.settled && item.version <= *row.settled;
+  if (item.poison && rules.park_on_poison && !settled_before) {
+    item.fate = Fate::kDieAndBlock;
+    row.blocked = row.blocked ? std::min(*row.blocked, item.version) : item.version;
+    return;
+  }
+  item.fate = item.poison ? Fate::kDie : Fate::kApply;
+  if (rules.track_versions) row.settled = std::max(*row.settled, item.version);
+}
+
+// Without a row, the first version seen is the baseline; after a reset forward, the first one past
+// what was settled before it.
+void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
+  if (!row.settled) row.settled = items.front().version - 1;
+  if (!row.open || AnyGap(row)) return;
+  const auto next = std::find_if(items.begin(), items.end(),
+                                 [&](const PlanItem& item) { return item.version > *row.settled; });
+  if (next == items.end()) return;
+  row.settled = next->version - 1;
+  row.open = false;
+}
+
+}  // namespace
+
+KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules) {
+  if (items.empty()) return row;
+  if (rules.track_versions) FindBaseline(row, items);
+  std::vector<bool> decided(items.size());
+  // An event that does not mind a gap may settle a version past one that does: look again then.
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (decided[i] || Waits(items[i], row, rules)) continue;
+      Settle(items[i], row, rules);
+      decided[i] = moved = true;
+    }
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (decided[i]) continue;
+    items[i].fate = row.blocked && items[i].version > *row.blocked ? Fate::kWaitsForDeadLetter
+                                                                   : Fate::kWaitsForPredecessor;
+  }
+  return row;
+}
+
+}  // namespace lockstep::runner

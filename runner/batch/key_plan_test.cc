@@ -1,0 +1,119 @@
+#include "runner/batch/key_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+namespace lockstep::runner {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr KeyRules kTracking{.track_versions = true};
+constexpr KeyRules kLoose{.track_versions = false};
+
+struct Planned {
+  KeyRow row;
+  std::vector<Fate> fates;
+};
+
+PlanItem Merging(int64_t version) { return {.version = version, .parks_on_gap = true}; }
+PlanItem Replacing(int64_t version) { return {.version = version}; }
+PlanItem Poisoned(int64_t version) {
+  return {.version = version, .poison = true, .parks_on_gap = true};
+}
+
+Planned Plan(const KeyRow& row, std::vector<PlanItem> items, const KeyRules& rules) {
+  Planned planned{.row = PlanKey(row, items, rules)};
+  for (const PlanItem& item : items) planned.fates.push_back(item.fate);
+  return planned;
+}
+
+constexpr Fate kGap = Fate::kWaitsForPredecessor;
+constexpr Fate kDead = Fate::kWaitsForDeadLetter;
+constexpr Fate kApply = Fate::kApply;
+
+TEST(KeyPlan, TakesTheFirstVersionSeenAsTheBaseline) {
+  const Planned planned = Plan({}, {Merging(7), Merging(8)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply));
+  EXPECT_EQ(planned.row.settled, 8);
+}
+
+TEST(KeyPlan, GoesOnAnywhereOnceAfterAResetLeftVersionsOut) {
+  const Planned planned =
+      Plan({.settled = 5, .open = true}, {Merging(3), Merging(9), Merging(11)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply, kGap));
+  EXPECT_EQ(planned.row.settled, 9);
+  EXPECT_FALSE(planned.row.open);
+  // What was settled before stays settled, however far back the next reset goes.
+  EXPECT_TRUE(Plan({.settled = 5, .open = true}, {Merging(3), Merging(5)}, kTracking).row.open);
+}
+
+TEST(KeyPlan, ParksWhatSkipsItsPredecessorAndAllBehindIt) {
+  const Planned planned = Plan({.settled = 1}, {Merging(3), Merging(4)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kGap, kGap));
+  EXPECT_EQ(planned.row.settled, 1);
+}
+
+TEST(KeyPlan, ReleasesTheWholeRunOnceThePredecessorComes) {
+  const Planned planned =
+      Plan({.settled = 1}, {Merging(2), Merging(3), Merging(4), Merging(6)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply, kApply, kGap));
+  EXPECT_EQ(planned.row.settled, 4);
+}
+
+TEST(KeyPlan, LetsAReplacementThroughAGapAndReleasesWhatItSettles) {
+  const Planned planned = Plan({.settled = 1}, {Merging(3), Replacing(5)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply));
+  EXPECT_EQ(planned.row.settled, 5);
+}
+
+TEST(KeyPlan, SkipsADeadVersionOnlyWhenAllBeforeItAreSettled) {
+  constexpr KeyRules kSkipping{.track_versions = true, .park_on_poison = false};
+  const Planned early = Plan({.settled = 1}, {Poisoned(3), Merging(4)}, kSkipping);
+  EXPECT_THAT(early.fates, ElementsAre(kGap, kGap));
+  EXPECT_EQ(early.row.settled, 1);
+  const Planned due = Plan({.settled = 1}, {Merging(2), Poisoned(3), Merging(4)}, kSkipping);
+  EXPECT_THAT(due.fates, ElementsAre(kApply, Fate::kDie, kApply));
+  EXPECT_EQ(due.row.settled, 4);
+}
+
+TEST(KeyPlan, AppliesOlderVersionsForTheGuardToJudge) {
+  EXPECT_THAT(Plan({.settled = 9}, {Merging(3)}, kTracking).fates, ElementsAre(kApply));
+}
+
+TEST(KeyPlan, MakesLaterVersionsWaitForADeadOne) {
+  const Planned planned = Plan({}, {Replacing(1), Poisoned(2), Replacing(3)}, kLoose);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, Fate::kDieAndBlock, kDead));
+  EXPECT_EQ(planned.row.blocked, 2);
+}
+
+TEST(KeyPlan, SkipsADeadVersionWhenToldTo) {
+  const KeyRules rules{.track_versions = true, .park_on_poison = false};
+  const Planned planned = Plan({.settled = 1}, {Poisoned(2), Merging(3)}, rules);
+  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDie, kApply));
+  EXPECT_EQ(planned.row.settled, 3);
+  EXPECT_FALSE(planned.row.blocked);
+}
+
+TEST(KeyPlan, AppliesWhatComesBeforeTheDeadVersion) {
+  const Planned planned = Plan({.settled = 1, .blocked = 3}, {Merging(2), Merging(4)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kDead));
+  EXPECT_EQ(planned.row.settled, 2);
+  EXPECT_EQ(planned.row.blocked, 3);
+}
+
+TEST(KeyPlan, LetsASecondDeadVersionDieBehindTheFirst) {
+  const Planned planned = Plan({.blocked = 2}, {Poisoned(4)}, kLoose);
+  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDieAndBlock));
+  EXPECT_EQ(planned.row.blocked, 2);
+}
+
+TEST(KeyPlan, DoesNotBlockOnADeadVersionThatWasSettledLongAgo) {
+  const Planned planned = Plan({.settled = 5}, {Poisoned(3), Merging(6)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDie, kApply));
+  EXPECT_FALSE(planned.row.blocked);
+}
+
+}  // namespace
+}  // namespace lockstep::runner

@@ -1,0 +1,339 @@
+#include "runner/group/group.h"
+
+#include <utility>
+
+#include "platform/log/log.h"
+#include "platform/status.h"
+#include "runner/seek/epoch_log.h"
+#include "runner/status/health.h"
+
+namespace lockstep::runner {
+namespace {
+
+postgres::ConnectionOptions LaneConnection(const GroupEnvironment& environment,
+                                           const GroupOptions& options) {
+  return {.url = environment.database,
+          .application_name = "lockstep-runner " + options.name,
+          .statement_timeout = options.statement_timeout,
+          .settings = postgres::kPlannedOnce};
+}
+
+}  // namespace
+
+std::string_view Name(GroupState state) {
+  switch (state) {
+    case GroupState::kStarting:
+      return "starting";
+    case GroupState::kWaiting:
+      return "waiting";
+    case GroupState::kRunning:
+      return "running";
+    case GroupState::kHalted:
+      return "halted";
+    case GroupState::kStopped:
+      break;
+  }
+  return "stopped";
+}
+
+Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> projector,
+             const GroupEnvironment& environment)
+    : options_(std::move(options)),
+      environment_(environment),
+      projector_(std::move(projector)),
+      schema_(environment.state_schema),
+      offsets_(schema_),
+      epochs_(schema_, ConsumerGroup(options_.name)),
+      metrics_(environment.metrics, options_.name),
+      budget_(options_.dead_letter_budget, options_.dead_letter_window),
+      batch_(schema_, ConsumerGroup(options_.name), *projector_, offsets_,
+             {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
+      intake_(*projector_, metrics_),
+      start_(options_, schema_, *projector_, batch_, epochs_, environment.transport.admin(),
+             environment.instance,
+             {.takeover = options_.seek_takeover,
+              .valid = options_.ack_fence,
+              .fence = 2 * options_.ack_fence},
+             environment.existing_only),
+      checkpoints_(schema_, epochs_, environment.transport.admin(),
+                   {.enabled = options_.checkpoints,
+                    .every = options_.checkpoint_every,
+                    .keep = options_.checkpoint_keep}),
+      connections_(LaneConnection(environment, options_), options_.name) {}
+
+Group::~Group() { Stop(); }
+
+absl::Status Group::Start() {
+  std::lock_guard lock(life_mu_);
+  if (started_ || stop_.stop_requested())
+    return FailedPrecondition("it was started or stopped before");
+  started_ = true;
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void Group::Stop() {
+  stop_.request_stop();
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mu_);
+    session = session_;
+  }
+  if (session) session->Close();  // the group's thread may be busy with a checkpoint
+  std::lock_guard lock(life_mu_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Group::Reconfigure(const GroupOptions& fresh) {
+  std::lock_guard lock(mu_);
+  fresh_options_ = fresh;
+}
+
+bool Group::HasFreshOptions() const {
+  std::lock_guard lock(mu_);
+  return fresh_options_.has_value();
+}
+
+// Between two sessions: nobody else reads these numbers now.
+void Group::FollowOptions() {
+  std::lock_guard lock(mu_);
+  if (!fresh_options_) return;
+  options_.max_batch = fresh_options_->max_batch;
+  options_.max_batch_bytes = fresh_options_->max_batch_bytes;
+  options_.max_outstanding_messages = fresh_options_->max_outstanding_messages;
+  options_.max_outstanding_bytes = fresh_options_->max_outstanding_bytes;
+  options_.linger = fresh_options_->linger;
+  options_.max_attempts = fresh_options_->max_attempts;
+  options_.transient_tries = fresh_options_->transient_tries;
+  options_.inbox_retention = fresh_options_->inbox_retention;
+  options_.force_inbox_retention = fresh_options_->force_inbox_retention;
+  fresh_options_.reset();
+}
+
+void Group::NoteTurn() {
+  std::lock_guard lock(mu_);
+  last_turn_ = Clock::System().Now();
+}
+
+void Group::NoteDatabase(const absl::Status& answer) {
+  std::lock_guard lock(mu_);
+  database_error_ = answer.ok() ? "" : std::string(MessageOf(answer));
+  if (answer.ok()) database_ok_ = Clock::System().Now();
+}
+
+void Group::SetState(GroupState state, const std::string& reason) {
+  {
+    std::lock_guard lock(mu_);
+    if (state_ == state && reason_ == reason) return;
+    state_ = state;
+    reason_ = reason;
+  }
+  metrics_.Halted(state == GroupState::kHalted);
+  if (state == GroupState::kHalted) {
+    log::Error("the group has halted", {{"group", options_.name}, {"reason", reason}});
+  } else if (state == GroupState::kWaiting) {
+    log::Warning("the group is waiting", {{"group", options_.name}, {"reason", reason}});
+  } else {
+    log::Info("the group is " + std::string(Name(state)),
+              {{"group", options_.name}, {"reason", reason}});
+  }
+}
+
+void Group::Run() {
+  const std::stop_token stop = stop_.get_token();
+  while (!stop.stop_requested() && !for_good_) {
+    NoteTurn();
+    FollowOptions();
+    const auto connection = connections_.Try();
+    NoteDatabase(connection.status());
+    if (!connection.ok()) {
+      SetState(GroupState::kWaiting, std::string(MessageOf(connection.status())));
+      if (connections_.Get(stop) == nullptr) break;
+      continue;
+    }
+    ReadyToRun ready;
+    const auto obstacle = start_.Prepare(**connection, ready);
+    if (ready.under.epoch != 0) SetUnder(**connection, ready.under);
+    if (obstacle) {
+      Wait(*obstacle);
+    } else {
+      RunSession(std::move(ready));
+    }
+  }
+  while (!stop.stop_requested() && !SleepUnlessStopped(stop, environment_.retry_halt)) {
+    TellThatItWaits();
+  }
+  if (const auto connection = connections_.Try(); connection.ok()) {
+    epochs_.Leave(**connection, environment_.instance).IgnoreError();
+  }
+  SetState(GroupState::kStopped, "");
+}
+
+void Group::Wait(const Obstacle& obstacle) {
+  SetState(obstacle.halts ? GroupState::kHalted : GroupState::kWaiting, obstacle.reason);
+  TellThatItWaits();
+  SleepUnlessStopped(stop_.get_token(),
+                     obstacle.halts ? environment_.retry_halt : environment_.poll);
+}
+
+// So that `lockstepctl lag` tells a group that halts or waits from one that nobody runs.
+void Group::TellThatItWaits() {
+  if (under_.epoch == 0) return;
+  const auto connection = connections_.Try();
+  if (!connection.ok()) return;
+  epochs_.Heartbeat(**connection, under_, environment_.instance, Report(metrics_.handled()))
+      .IgnoreError();
+}
+
+// Whoever noticed it first, a lane or this loop: a new epoch is told here.
+void Group::SetUnder(postgres::Connection& connection, const offsets::GroupEpoch& under) {
+  if (under_.epoch != 0 && under_.epoch != under.epoch) {
+    LogEpochChange(connection, schema_, options_.name, under.epoch);
+  }
+  std::lock_guard lock(mu_);
+  under_ = under;
+}
+
+void Group::RunSession(ReadyToRun ready) {
+  const auto session =
+      std::make_shared<Session>(Session::Parts{.options = options_,
+                                               .batch = batch_,
+                                               .intake = intake_,
+                                               .metrics = metrics_,
+                                               .budget = budget_,
+                                               .transport = environment_.transport,
+                                               .connection = LaneConnection(environment_, options_),
+                                               .under = ready.under,
+                                               .instance = environment_.instance,
+                                               .witness = &start_.witness(),
+                                               .admission = environment_.admission});
+  {
+    std::lock_guard lock(mu_);
+    session_ = session;
+    under_ = ready.under;
+    inbox_retention_ = options_.inbox_retention;
+  }
+  Session::End end = Session::End::kRunning;
+  const int64_t before = metrics_.handled();
+  const absl::Status started = session->Start(ready.release);
+  next_look_for_left_ = Clock::System().Steady() + environment_.look_for_left;
+  if (started.ok()) {
+    SetState(GroupState::kRunning, "");
+    while (end == Session::End::kRunning && !stop_.stop_requested()) {
+      if (EpochChanged(ready.under, before, *session) || HasFreshOptions()) break;
+      end = session->WaitFor(environment_.poll, stop_.get_token());
+      NoteTurn();
+      metrics_.Refresh(Clock::System().Now());
+    }
+  }
+  const bool finish = stop_.stop_requested() || HasFreshOptions();
+  session->Stop(finish ? environment_.drain : Millis(0));
+  {
+    std::lock_guard lock(mu_);
+    session_ = nullptr;
+  }
+  if (!started.ok()) return Wait({false, std::string(MessageOf(started))});
+  if (stop_.stop_requested()) return;
+  // Whatever else ended the session, or was in another lane's way.
+  for_good_ = budget_.exceeded();
+  if (for_good_) return Wait({true, budget_.Reason()});
+  if (end == Session::End::kHalted) Wait({true, session->halt_reason()});
+}
+
+// A fault of the connection says nothing about the epoch: the lanes see to that themselves.
+bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before, Session& session) {
+  const auto connection = connections_.Try();
+  NoteDatabase(connection.status());
+  if (!connection.ok()) return false;
+  epochs_.Heartbeat(**connection, under, environment_.instance, Report(before)).IgnoreError();
+  const auto now = epochs_.Load(**connection);
+  NoteDatabase(now.status());
+  if (!now.ok()) return false;
+  if (now->epoch == under.epoch && now->token == under.token) {
+    ReleaseWhatWasLeft(**connection, under, session);
+    // A database that went back must not get a checkpoint: the way to a session looks into it.
+    return start_.witness().WentBack(**connection) || checkpoints_.Tick(**connection, under);
+  }
+  return true;
+}
+
+// A runner that ends between settling an event and releasing what waited for it (its drain ran out,
+// it was killed) leaves that due. Every start releases it; while nobody starts, this does.
+void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under,
+                               Session& session) {
+  constexpr int kKeys = 100;
+  const SteadyTime now = Clock::System().Steady();
+  if (now < next_look_for_left_ || session.releasing()) return;
+  next_look_for_left_ = now + environment_.look_for_left;
+  const auto keys = batch_.key_states().Releasable(connection, under.generation, kKeys);
+  if (!keys.ok() || keys->empty()) return;
+  log::Info("parked events were left due and are released",
+            {{"group", options_.name}, {"aggregates", keys->size()}});
+  session.Release(*keys);
+}
+
+offsets::InstanceReport Group::Report(int64_t before) {
+  const GroupStatus now = status();
+  const WallTime at = Clock::System().Now();
+  if (now.ready() && InHand(now) == 0) caught_up_ = at;
+  const HonestLag lag = LagOf(now, caught_up_, at, environment_.health);
+  offsets::InstanceReport report{.lanes = options_.lanes,
+                                 .handled = metrics_.handled() - before,
+                                 .queued = InHand(now),
+                                 .lag = lag.lag,
+                                 .lag_basis = lag.basis,
+                                 .state = StateWord(now, lag.lag, at, environment_.health)};
+  for (const LaneStatus& lane : now.lanes) {
+    if (!HasWork(lane)) report.idle_lanes.push_back(lane.lane);
+  }
+  if (now.last_commit == WallTime()) return report;
+  const auto millis = [](double seconds) { return Millis(static_cast<int64_t>(seconds * 1000)); };
+  report.publish_lag = millis(now.stages.occurred_to_published);
+  report.receive_lag = millis(now.stages.published_to_received);
+  report.commit_lag = millis(now.stages.received_to_committed);
+  return report;
+}
+
+GroupStatus Group::status() const {
+  GroupStatus status{
+      .name = options_.name, .subscription = options_.subscription, .file = options_.file};
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mu_);
+    status.state = state_;
+    status.reason = reason_;
+    status.epoch = under_.epoch;
+    status.generation = under_.generation;
+    status.slot = under_.slot;
+    status.last_turn = last_turn_;
+    status.database_ok = database_ok_;
+    status.database_error = database_error_;
+    session = session_;
+  }
+  status.last_commit = metrics_.last_commit();
+  status.last_heartbeat = metrics_.last_heartbeat();
+  status.lag = metrics_.lag();
+  status.stages = metrics_.stages();
+  status.counts = metrics_.counts();
+  if (session) {
+    status.stream = session->stream_state();
+    status.lanes = session->lanes();
+  }
+  return status;
+}
+
+Millis Group::inbox_retention() const {
+  std::lock_guard lock(mu_);
+  return inbox_retention_;
+}
+
+bool Group::DrainedFor(Millis quiet) const {
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mu_);
+    session = session_;
+  }
+  return session && session->connected() && session->idle() && session->quiet() >= quiet;
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "offsets/postgres_offset_provider.h"
+#include "platform/daemon/service.h"
+#include "pubsub/transport.h"
+#include "runner/group/group_start.h"
+#include "runner/group/session.h"
+#include "runner/options/group_options.h"
+#include "runner/seek/checkpoint_taker.h"
+#include "runner/status/group_status.h"
+#include "runner/status/health_options.h"
+
+namespace lockstep::runner {
+
+class Admission;
+
+// What all groups of a process share; outlives them.
+struct GroupEnvironment {
+  std::string database;
+  std::string state_schema;
+  std::string instance;
+  pubsub::Transport& transport;
+  MetricsRegistry& metrics;
+  Millis drain{8'000};           // for what is in hand, when asked to stop
+  Millis poll{1'000};            // how often the epoch is looked at
+  Millis retry_halt{10'000};     // how often a halted group looks whether it was cured
+  Millis look_for_left{30'000};  // how often it looks for parked events that a gone runner left due
+  HealthOptions health{};
+  bool existing_only = false;  // a group is never made by its start: somebody else made it
+  const Admission* admission = nullptr;  // null = everything is applied as it comes
+};
+
+// One consumer group. Its thread brings up a session, watches its epoch, and begins anew when the
+// epoch changed or when what stood in the way is gone. Groups know nothing of each other: one that
+// halts leaves the others running. Stop drains.
+class Group : public Service {
+ public:
+  Group(GroupOptions options, std::unique_ptr<projections::Projector> projector,
+        const GroupEnvironment& environment);
+  ~Group() override;
+
+  absl::Status Start() override;
+  void Stop() override;
+
+  // Takes batch sizes, limits, tries, linger and retention from `fresh`, from the next round on:
+  // what is in hand is finished first. Everything else in it is left alone. From any thread.
+  void Reconfigure(const GroupOptions& fresh);
+
+  GroupStatus status() const;
+  // Connected, nothing in hand, and nothing came for so long: what --once waits for.
+  bool DrainedFor(Millis quiet) const;
+  const std::string& name() const { return options_.name; }
+  // How long an event is remembered: what the last session began with, for its subscription was
+  // asked whether that is long enough. 0 = there was none yet.
+  Millis inbox_retention() const;
+  SeekPerformer& seek_performer() { return start_.seek_performer(); }
+
+ private:
+  void Run();
+  void RunSession(ReadyToRun ready);
+  bool EpochChanged(const offsets::GroupEpoch& under, int64_t before, Session& session);
+  void ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under,
+                          Session& session);
+  offsets::InstanceReport Report(int64_t before);
+  void FollowOptions();
+  bool HasFreshOptions() const;
+  void SetUnder(postgres::Connection& connection, const offsets::GroupEpoch& under);
+  void NoteTurn();
+  void NoteDatabase(const absl::Status& answer);
+  void SetState(GroupState state, const std::string& reason);
+  void Wait(const Obstacle& obstacle);
+  void TellThatItWaits();
+
+  GroupOptions options_;  // the numbers that Reconfigure brings change between two sessions
+  const GroupEnvironment& environment_;
+  const std::unique_ptr<projections::Projector> projector_;
+  const offsets::StateSchema schema_;
+  offsets::PostgresOffsetProvider offsets_;
+  const offsets::Epochs epochs_;
+  GroupMetrics metrics_;
+  DeadLetterBudget budget_;
+  const Batch batch_;
+  const Intake intake_;
+  GroupStart start_;
+  CheckpointTaker checkpoints_;
+  ConnectionSource connections_;
+
+  mutable std::mutex mu_;
+  GroupState state_ = GroupState::kStarting;
+  std::string reason_;
+  offsets::GroupEpoch under_;  // written by the group's thread
+  Millis inbox_retention_{0};
+  std::shared_ptr<Session> session_;  // shared with status(), which may look while it ends
+  bool for_good_ = false;             // halted until a restart
+  SteadyTime next_look_for_left_;
+  std::optional<GroupOptions> fresh_options_;
+  WallTime last_turn_;
+  WallTime database_ok_;
+  std::string database_error_;
+
+  WallTime caught_up_;  // when the group's thread last saw a stream and nothing in hand
+
+  std::stop_source stop_;
+  std::mutex life_mu_;  // Start against Stop; held while joining
+  bool started_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::runner

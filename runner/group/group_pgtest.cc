@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+
+#include "runner/testing/test_group.h"
+
+namespace lockstep::runner {
+namespace {
+
+TEST(Group, AppliesEventsWithInboxAndOffsetThenAcks) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a", .version = 1}, {.id = "b", .version = 1}, {.id = "a", .version = 2}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 2);
+  EXPECT_EQ(world.Count("SELECT version FROM rm.items WHERE id = 'a'"), 2);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 3);
+  EXPECT_GE(world.Count("SELECT count(*) FROM feed_state.offsets"), 1);
+}
+
+TEST(Group, CountsAnEventOnceHoweverOftenItComes) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  for (int i = 0; i < 5; ++i) world.Publish({{.id = "a", .version = 1}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT n FROM rm.counters WHERE id = 'a'"), 1);
+  EXPECT_TRUE(world.Await([&] { return group->status().counts.duplicates == 4; }));
+}
+
+TEST(Group, SpreadsMessagesWithoutAnOrderingKeyOverItsLanes) {
+  GroupWorld world(/*ordered=*/false);
+  world.options.lanes = 4;
+  const auto group = world.NewGroup();
+  // All of one aggregate: it is the ordering key that leads to a lane.
+  for (int version = 1; version <= 8; ++version) {
+    world.Publish({{.version = version, .ordered = false}});
+  }
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT count(DISTINCT lane) FROM feed_state.offsets"), 4);
+}
+
+TEST(Group, IsWhereItsNewestMessageIsOnceNothingIsInHand) {
+  GroupWorld world;
+  world.options.lanes = 4;
+  const auto group = world.NewGroup();
+  // Each key has a lane of its own to go to; most lanes end with an old offset.
+  for (int i = 0; i < 8; ++i) {
+    world.Publish({{.id = "k" + std::to_string(i)}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  EXPECT_GT(world.Count("SELECT count(*) FROM feed_state.offsets"), 1);
+  EXPECT_TRUE(world.Await([&] {
+    return world.Count(
+               "SELECT count(*) FROM feed_state.group_offsets g WHERE g.live AND "
+               "g.publish_time = (SELECT max(publish_time) FROM feed_state.offsets)") == 1;
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep::runner

@@ -1,0 +1,163 @@
+#include "runner/group/group_start.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "offsets/cautious_now.h"
+#include "platform/duration.h"
+#include "platform/log/log.h"
+#include "platform/status.h"
+#include "pubsub/names.h"
+#include "runner/seek/start_from.h"
+
+namespace lockstep::runner {
+namespace {
+
+constexpr int kMaxReleaseAtStart = 10'000;
+
+// "projects/p/subscriptions/s" -> "p".
+std::string_view ProjectOf(std::string_view subscription) {
+  const size_t begin = subscription.find('/') + 1;
+  return subscription.substr(begin, subscription.find('/', begin) - begin);
+}
+
+}  // namespace
+
+GroupStart::GroupStart(const GroupOptions& options, const offsets::StateSchema& schema,
+                       const projections::Projector& projector, const Batch& batch,
+                       const offsets::Epochs& epochs, pubsub::Admin& admin, std::string instance,
+                       SeekTiming seek_timing, bool existing_only)
+    : options_(options),
+      schema_(schema),
+      projector_(projector),
+      batch_(batch),
+      epochs_(epochs),
+      admin_(admin),
+      instance_(std::move(instance)),
+      existing_only_(existing_only),
+      seek_performer_(schema, epochs, admin, instance_, seek_timing),
+      witness_(schema, epochs, admin, instance_, options.checkpoints, seek_timing.fence) {}
+
+std::optional<Obstacle> GroupStart::Prepare(postgres::Connection& connection, ReadyToRun& ready) {
+  if (auto obstacle = CheckDatabase(connection)) return obstacle;
+  if (auto obstacle = LoadEpoch(connection, ready)) return obstacle;
+  if (auto obstacle = CheckDeadLetters()) return obstacle;
+  if (auto obstacle = CheckSubscription(ready.under.subscription)) return obstacle;
+  if (auto obstacle = witness_.Check(connection, ready.under)) return obstacle;
+  if (!ready.under.seek_done) {
+    if (auto obstacle = seek_performer_.Pass(connection, ready.under)) return obstacle;
+  }
+  if (!batch_.tracks_versions()) {
+    const absl::Status forgotten =
+        batch_.key_states().ForgetVersions(connection, ready.under.generation);
+    if (!forgotten.ok()) return FromDatabase(forgotten);
+  }
+  auto release =
+      batch_.key_states().Releasable(connection, ready.under.generation, kMaxReleaseAtStart);
+  if (!release.ok()) return FromDatabase(release.status());
+  ready.release = *std::move(release);
+  return std::nullopt;
+}
+
+std::optional<Obstacle> GroupStart::CheckDatabase(postgres::Connection& connection) const {
+  if (auto obstacle = FromDatabase(schema_.Check(connection))) return obstacle;
+  return FromDatabase(projector_.Check(connection));
+}
+
+absl::StatusOr<offsets::WantedSeek> GroupStart::FirstSeek(postgres::Connection& connection) const {
+  if (options_.start_from != "checkpoint") {
+    ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(connection));
+    ASSIGN_OR_RETURN(offsets::WantedSeek seek, ParseStartFrom(options_.start_from, now));
+    if (seek.kind == offsets::SeekKind::kSnapshot) {
+      seek.snapshot = pubsub::SnapshotName(ProjectOf(options_.subscription), seek.snapshot);
+    }
+    return seek;
+  }
+  const offsets::Checkpoints checkpoints(schema_, epochs_.group());
+  ASSIGN_OR_RETURN(const auto list, checkpoints.List(connection));
+  if (!list.empty()) {
+    return offsets::WantedSeek{.kind = offsets::SeekKind::kSnapshot,
+                               .snapshot = list.front().snapshot};
+  }
+  if (!absl::IsNotFound(epochs_.Load(connection).status())) return offsets::WantedSeek{};
+  return FailedPrecondition("start_from is checkpoint, and no checkpoint is recorded");
+}
+
+std::optional<Obstacle> GroupStart::LoadEpoch(postgres::Connection& connection,
+                                              ReadyToRun& ready) const {
+  const auto first = FirstSeek(connection);
+  if (!first.ok()) return FromDatabase(first.status());
+  auto under = existing_only_
+                   ? epochs_.Load(connection)
+                   : epochs_.LoadOrCreate(connection, options_.subscription, *first, instance_);
+  if (absl::IsNotFound(under.status())) {
+    return Obstacle{true, std::string(MessageOf(under.status()))};
+  }
+  if (!under.ok()) return FromDatabase(under.status());
+  if (under->created) {
+    log::Warning("the group starts for the first time and has no offset",
+                 {{"group", options_.name},
+                  {"subscription", under->subscription},
+                  {"start_from", options_.start_from}});
+  }
+  if (under->subscription != options_.subscription && under->slot == 1) {
+    return Obstacle{true, fmt::format("the group belongs to subscription {}, the configuration "
+                                      "names {}; another subscription is another group",
+                                      under->subscription, options_.subscription)};
+  }
+  ready.under = *std::move(under);
+  return std::nullopt;
+}
+
+// What goes back to the bus settles no version: whatever waits for it would wait for ever.
+std::optional<Obstacle> GroupStart::CheckDeadLetters() const {
+  if (options_.dead_letter != DeadLetterTo::kPubsub || !batch_.tracks_versions()) {
+    return std::nullopt;
+  }
+  return Obstacle{true,
+                  "dead_letter: pubsub leaves gaps, behind which later events of an aggregate park "
+                  "(merge, or on_gap: park) for ever; use dead_letter: postgres, or on_gap: apply"};
+}
+
+std::optional<Obstacle> GroupStart::CheckSubscription(const std::string& name) const {
+  const auto subscription = admin_.GetSubscription(name);
+  if (absl::IsNotFound(subscription.status())) {
+    return Obstacle{true, fmt::format("subscription {} does not exist; create it, for instance "
+                                      "with lockstepctl provision",
+                                      name)};
+  }
+  if (absl::IsPermissionDenied(subscription.status())) {
+    log::Warning("the subscription can't be read: its ordering and retention go unchecked",
+                 {{"group", options_.name}, {"subscription", name}});
+    return std::nullopt;
+  }
+  if (!subscription.ok()) {
+    return Obstacle{false, fmt::format("subscription {} can't be looked up: {}", name,
+                                       MessageOf(subscription.status()))};
+  }
+  if (subscription->detached) {
+    return Obstacle{true, fmt::format("subscription {} is detached from its topic", name)};
+  }
+  if (options_.dead_letter == DeadLetterTo::kPubsub && subscription->ordering) {
+    return Obstacle{true, fmt::format("dead_letter: pubsub works on unordered subscriptions only, "
+                                      "and {} is ordered; use dead_letter: postgres",
+                                      name)};
+  }
+  if (options_.dead_letter == DeadLetterTo::kPubsub && subscription->dead_letter_topic.empty()) {
+    return Obstacle{true, fmt::format("dead_letter: pubsub leaves poison to the subscription's own "
+                                      "dead-letter policy, and {} has none: it would come again "
+                                      "for ever; give it one, or use dead_letter: postgres",
+                                      name)};
+  }
+  const Millis window =
+      std::max(subscription->retention, subscription->topic_retention.value_or(Millis(0)));
+  if (options_.inbox_retention < window && !options_.force_inbox_retention) {
+    return Obstacle{
+        true, fmt::format("inbox_retention is {}, but {} can replay {}: older events would be "
+                          "applied twice; raise it, or set force_inbox_retention",
+                          FormatDuration(options_.inbox_retention), name, FormatDuration(window))};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::runner

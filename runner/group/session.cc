@@ -1,0 +1,219 @@
+#include "runner/group/session.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "platform/log/log.h"
+#include "platform/status.h"
+
+namespace lockstep::runner {
+namespace {
+
+constexpr Millis kCancelPatience{1'000};
+constexpr Millis kCancelPause{100};
+constexpr int kCancels = 10;
+
+pubsub::ReceiverOptions ReceiverOptionsOf(const Session::Parts& parts) {
+  return {.subscription = parts.under.subscription,
+          .client_id = parts.instance,
+          .max_outstanding_messages = parts.options.max_outstanding_messages,
+          .max_outstanding_bytes = parts.options.max_outstanding_bytes,
+          .ack_deadline = parts.options.ack_deadline,
+          .max_extension = parts.options.max_extension,
+          .streams = parts.options.streams,
+          .ack_timeout = parts.options.ack_fence};
+}
+
+}  // namespace
+
+Session::Session(const Parts& parts)
+    : metrics_(parts.metrics),
+      receiver_(parts.transport.NewReceiver(ReceiverOptionsOf(parts), *this)),
+      acks_(std::make_unique<AckStage>(*receiver_, parts.metrics, parts.options.ack_fence)),
+      lane_parts_(new LaneParts{.options = parts.options,
+                                .batch = parts.batch,
+                                .intake = parts.intake,
+                                .metrics = parts.metrics,
+                                .acks = *acks_,
+                                .budget = parts.budget,
+                                .in_hand = [this] { return InHand(); },
+                                .connection = parts.connection,
+                                .under = parts.under,
+                                .instance = parts.instance,
+                                .witness = parts.witness,
+                                .admission = parts.admission}),
+      last_delivery_(Clock::System().Steady()) {
+  for (int i = 0; i < parts.options.lanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(
+        i, *lane_parts_,
+        [this](Verdict verdict, const std::string& reason) { OnLaneEnded(verdict, reason); }));
+  }
+}
+
+Session::~Session() { Stop(Millis(0)); }
+
+absl::Status Session::Start(const std::vector<std::string>& release) {
+  Release(release);
+  for (const auto& lane : lanes_) lane->Start();
+  return receiver_->Start();
+}
+
+void Session::Release(const std::vector<std::string>& keys) {
+  std::vector<std::vector<std::string>> shares(lanes_.size());
+  for (const std::string& key : keys) shares[LaneFor(key)].push_back(key);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!shares[i].empty()) lanes_[i]->Release(std::move(shares[i]));
+  }
+}
+
+size_t Session::LaneFor(const std::string& ordering_key) {
+  // A message without a key has no order to keep: it goes wherever there is room.
+  if (ordering_key.empty()) return next_lane_++ % lanes_.size();
+  return std::hash<std::string>()(ordering_key) % lanes_.size();
+}
+
+void Session::OnDeliveries(std::vector<pubsub::Delivery> deliveries) {
+  const WallTime now = Clock::System().Now();
+  metrics_.Delivered(static_cast<int64_t>(deliveries.size()));
+  last_delivery_ = Clock::System().Steady();
+  std::vector<std::vector<LaneQueue::Waiting>> shares(lanes_.size());
+  for (pubsub::Delivery& delivery : deliveries) {
+    const int64_t bytes = delivery.message.ByteSize();
+    auto& share = shares[LaneFor(delivery.message.ordering_key)];
+    share.push_back({std::move(delivery), now, bytes});
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!shares[i].empty()) lanes_[i]->Push(std::move(shares[i]));
+  }
+}
+
+void Session::OnLeaseLost(std::vector<pubsub::AckToken> tokens) {
+  for (const auto& lane : lanes_) lane->Drop(tokens);
+}
+
+void Session::OnStreamState(const absl::Status& state) {
+  bool changed = false;
+  {
+    std::lock_guard lock(mu_);
+    const std::string text = state.ok() ? "" : std::string(MessageOf(state));
+    changed = text != stream_state_;
+    stream_state_ = text;
+  }
+  if (!changed) return;
+  last_delivery_ = Clock::System().Steady();  // what is quiet without a stream does not count
+  if (state.ok()) {
+    log::Info("the stream is open", {{"group", lane_parts_->options.name},
+                                     {"subscription", lane_parts_->under.subscription}});
+  } else {
+    log::Warning("no stream", {{"group", lane_parts_->options.name},
+                               {"subscription", lane_parts_->under.subscription},
+                               {"error", state}});
+  }
+}
+
+void Session::OnLaneEnded(Verdict verdict, const std::string& reason) {
+  {
+    std::lock_guard lock(mu_);
+    if (verdict == Verdict::kHalted) {
+      end_ = End::kHalted;
+      if (halt_reason_.empty()) halt_reason_ = reason;
+    } else if (verdict == Verdict::kStaleEpoch && end_ == End::kRunning) {
+      end_ = End::kStaleEpoch;
+    }
+  }
+  changed_.notify_all();
+}
+
+Session::End Session::WaitFor(Millis time, const std::stop_token& stop) {
+  std::unique_lock lock(mu_);
+  changed_.wait_for(lock, stop, time, [&] { return end_ != End::kRunning; });
+  return end_;
+}
+
+void Session::Close() {
+  receiver_->StopPulling();
+  for (const auto& lane : lanes_) lane->Close();
+}
+
+void Session::Stop(Millis drain) {
+  if (std::exchange(stopped_, true)) return;
+  Close();
+  {
+    std::unique_lock lock(mu_);
+    const auto through = [&] {
+      return end_ != End::kRunning ||
+             std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->done(); });
+    };
+    changed_.wait_for(lock, drain, through);
+  }
+  for (const auto& lane : lanes_) lane->GiveUp();
+  if (drain > Millis(0)) CancelStatements();
+  for (const auto& lane : lanes_) lane->Join();
+  receiver_->Stop();
+}
+
+// A statement that still hangs when the time is over is cancelled, so that its messages go back to
+// the bus now and not when their leases run out.
+void Session::CancelStatements() {
+  const auto done = [&] {
+    return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->done(); });
+  };
+  if (done()) return;
+  postgres::ConnectionOptions options = lane_parts_->connection;
+  options.connect_timeout = options.statement_timeout = kCancelPatience;
+  const auto connection = postgres::Connection::Open(options);
+  if (!connection.ok()) return;  // then the statements are failing too
+  log::Warning("statements hang and are cancelled", {{"group", lane_parts_->options.name}});
+  // Again and again, for a cancel between two statements is lost.
+  for (int tries = 0; tries < kCancels && !done(); ++tries) {
+    for (const auto& lane : lanes_) {
+      if (lane->done() || lane->backend_pid() == 0) continue;
+      (*connection)
+          ->Execute("SELECT pg_cancel_backend($1)", lane->backend_pid())
+          .status()
+          .IgnoreError();
+    }
+    std::unique_lock lock(mu_);
+    changed_.wait_for(lock, kCancelPause, done);
+  }
+}
+
+std::string Session::halt_reason() const {
+  std::lock_guard lock(mu_);
+  return halt_reason_;
+}
+
+std::string Session::stream_state() const {
+  std::lock_guard lock(mu_);
+  return stream_state_;
+}
+
+bool Session::connected() const {
+  std::lock_guard lock(mu_);
+  return stream_state_.empty();
+}
+
+int64_t Session::InHand() const {
+  int64_t sum = 0;
+  for (const auto& lane : lanes_) sum += lane->in_hand();
+  return sum;
+}
+
+bool Session::releasing() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->releasing(); });
+}
+
+bool Session::idle() const { return InHand() == 0 && !releasing(); }
+
+Millis Session::quiet() const {
+  return std::chrono::duration_cast<Millis>(Clock::System().Steady() - last_delivery_.load());
+}
+
+std::vector<LaneStatus> Session::lanes() const {
+  std::vector<LaneStatus> statuses;
+  for (const auto& lane : lanes_) statuses.push_back(lane->status());
+  return statuses;
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "pubsub/transport.h"
+#include "runner/lane/lane.h"
+
+namespace lockstep::runner {
+
+// One stream under one epoch, with its lanes: whatever it delivers belongs to that epoch, and the
+// session ends when the epoch does. Composed anew by Group for each epoch.
+class Session : private pubsub::DeliverySink {
+ public:
+  enum class End { kRunning, kStaleEpoch, kHalted };
+
+  // `parts` without the acks, which the session makes; all of it outlives the session.
+  struct Parts {
+    const GroupOptions& options;
+    const Batch& batch;
+    const Intake& intake;
+    GroupMetrics& metrics;
+    DeadLetterBudget& budget;
+    pubsub::Transport& transport;
+    postgres::ConnectionOptions connection;
+    offsets::GroupEpoch under;
+    std::string instance;
+    RestoreWitness* witness = nullptr;
+    const Admission* admission = nullptr;
+  };
+
+  explicit Session(const Parts& parts);
+  ~Session() override;
+
+  // `release`: aggregates with parked events that are due.
+  absl::Status Start(const std::vector<std::string>& release);
+  // More of them.
+  void Release(const std::vector<std::string>& keys);
+  bool releasing() const;
+
+  // Waits until the session ends by itself, `stop` is requested or the time is over.
+  End WaitFor(Millis time, const std::stop_token& stop);
+
+  // Pulls no more; what is in hand goes on. From any thread; Stop follows.
+  void Close();
+  // Stops pulling, finishes and acks what is in hand within `drain`, gives back the rest.
+  void Stop(Millis drain);
+
+  std::string halt_reason() const;
+  std::string stream_state() const;  // empty when there is a stream
+  bool connected() const;
+  // Nothing in hand; and for how long nothing has come.
+  bool idle() const;
+  Millis quiet() const;
+  std::vector<LaneStatus> lanes() const;
+  const offsets::GroupEpoch& under() const { return lane_parts_->under; }
+
+ private:
+  void OnDeliveries(std::vector<pubsub::Delivery> deliveries) override;
+  void OnLeaseLost(std::vector<pubsub::AckToken> tokens) override;
+  void OnStreamState(const absl::Status& state) override;
+  void OnLaneEnded(Verdict verdict, const std::string& reason);
+  void CancelStatements();
+  int64_t InHand() const;
+  size_t LaneFor(const std::string& ordering_key);
+
+  GroupMetrics& metrics_;
+  std::unique_ptr<pubsub::Receiver> receiver_;
+  std::unique_ptr<AckStage> acks_;
+  std::unique_ptr<LaneParts> lane_parts_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<size_t> next_lane_{0};  // for messages without a key
+  std::atomic<SteadyTime> last_delivery_;
+  bool stopped_ = false;
+
+  mutable std::mutex mu_;
+  std::condition_variable_any changed_;
+  End end_ = End::kRunning;
+  std::string halt_reason_;
+  std::string stream_state_ = "not connected yet";
+};
+
+}  // namespace lockstep::runner

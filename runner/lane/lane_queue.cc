@@ -1,0 +1,125 @@
+#include "runner/lane/lane_queue.h"
+
+#include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace lockstep::runner {
+namespace {
+
+template <typename Many>
+std::vector<pubsub::AckToken> TokensOf(Many waiting) {
+  std::vector<pubsub::AckToken> tokens;
+  tokens.reserve(waiting.size());
+  for (auto& w : waiting) tokens.push_back(std::move(w.delivery.token));
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<pubsub::AckToken> LaneQueue::Push(std::vector<Waiting> waiting) {
+  {
+    std::lock_guard lock(mu_);
+    if (abandoned_) return TokensOf(std::move(waiting));
+    for (Waiting& w : waiting) waiting_.push_back(std::move(w));
+  }
+  changed_.notify_one();
+  return {};
+}
+
+void LaneQueue::Release(std::vector<std::string> keys) {
+  {
+    std::lock_guard lock(mu_);
+    if (abandoned_) return;
+    std::move(keys.begin(), keys.end(), std::back_inserter(due_));
+  }
+  changed_.notify_one();
+}
+
+bool LaneQueue::Await() {
+  std::unique_lock lock(mu_);
+  changed_.wait(lock, [&] { return !waiting_.empty() || !due_.empty() || closed_; });
+  return !waiting_.empty() || !due_.empty();
+}
+
+std::vector<std::string> LaneQueue::TakeDue() {
+  std::lock_guard lock(mu_);
+  return std::exchange(due_, {});
+}
+
+std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_bytes,
+                                                const Gathering& gathering) {
+  std::unique_lock lock(mu_);
+  if (!waiting_.empty() && gathering.linger.count() > 0) {
+    changed_.wait_for(lock, gathering.linger, [&] {
+      return closed_ || waiting_.size() >= static_cast<size_t>(gathering.enough);
+    });
+  }
+  std::vector<Waiting> taken;
+  int64_t bytes = 0;
+  while (!waiting_.empty() && taken.size() < static_cast<size_t>(max_messages)) {
+    bytes += waiting_.front().bytes;
+    if (!taken.empty() && bytes > max_bytes) break;
+    taken.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return taken;
+}
+
+std::vector<pubsub::AckToken> LaneQueue::DropKeysOf(const std::vector<pubsub::AckToken>& lost) {
+  const std::set<pubsub::AckToken> tokens(lost.begin(), lost.end());
+  std::vector<pubsub::AckToken> dropped;
+  std::lock_guard lock(mu_);
+  std::set<std::string> keys;
+  for (const Waiting& w : waiting_) {
+    if (tokens.contains(w.delivery.token)) keys.insert(w.delivery.message.ordering_key);
+  }
+  if (keys.empty()) return dropped;
+  std::deque<Waiting> kept;
+  for (Waiting& w : waiting_) {
+    // Without an ordering key a message stands for itself alone.
+    const std::string& key = w.delivery.message.ordering_key;
+    const bool gone = key.empty() ? tokens.contains(w.delivery.token) : keys.contains(key);
+    if (gone) {
+      if (!tokens.contains(w.delivery.token)) dropped.push_back(std::move(w.delivery.token));
+    } else {
+      kept.push_back(std::move(w));
+    }
+  }
+  waiting_ = std::move(kept);
+  return dropped;
+}
+
+void LaneQueue::Close() {
+  {
+    std::lock_guard lock(mu_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+std::vector<pubsub::AckToken> LaneQueue::Abandon() {
+  std::deque<Waiting> rest;
+  {
+    std::lock_guard lock(mu_);
+    closed_ = abandoned_ = true;
+    rest.swap(waiting_);
+    due_.clear();
+  }
+  changed_.notify_all();
+  return TokensOf(std::move(rest));
+}
+
+std::optional<LaneQueue::Times> LaneQueue::oldest() const {
+  std::lock_guard lock(mu_);
+  if (waiting_.empty()) return std::nullopt;
+  return Times{waiting_.front().delivery.publish_time, waiting_.front().received_at};
+}
+
+size_t LaneQueue::size() const {
+  std::lock_guard lock(mu_);
+  return waiting_.size();
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platform/clock.h"
+#include "pubsub/message.h"
+#include "runner/lane/gathering.h"
+
+namespace lockstep::runner {
+
+// What one lane has still to do: filled by transport threads, emptied by the lane's. Bounded by the
+// receiver's flow control. Safe from any thread.
+class LaneQueue {
+ public:
+  struct Waiting {
+    pubsub::Delivery delivery;
+    WallTime received_at;
+    int64_t bytes = 0;
+  };
+
+  // Answers what it does not take: everything, once it was abandoned.
+  std::vector<pubsub::AckToken> Push(std::vector<Waiting> waiting);
+  // Aggregates with parked events that are due, to be worked off before what waits.
+  void Release(std::vector<std::string> keys);
+
+  // Waits for something to take. False once it is closed and there is nothing more.
+  bool Await();
+  std::vector<std::string> TakeDue();
+  // Takes what has queued, within the limits, and lets it gather before. Empty when there is
+  // nothing, or no longer: leases may be lost while it gathers.
+  std::vector<Waiting> Take(int max_messages, int64_t max_bytes, const Gathering& gathering);
+
+  // Takes out every waiting message of the keys that these tokens belong to.
+  std::vector<pubsub::AckToken> DropKeysOf(const std::vector<pubsub::AckToken>& lost);
+
+  // Nothing more will come.
+  void Close();
+  // Takes out everything that waits, closes, and takes nothing any more.
+  std::vector<pubsub::AckToken> Abandon();
+
+  size_t size() const;
+  // When the oldest that waits was published and received; nothing when nothing waits.
+  struct Times {
+    WallTime published;
+    WallTime received;
+  };
+  std::optional<Times> oldest() const;
+
+ private:
+  mutable std::mutex mu_;
+  std::condition_variable changed_;
+  std::deque<Waiting> waiting_;
+  std::vector<std::string> due_;
+  bool closed_ = false;
+  bool abandoned_ = false;
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,86 @@
+#include "runner/options/group_options.h"
+
+#include "platform/config/config.h"
+#include "platform/duration.h"
+#include "platform/status.h"
+#include "runner/seek/start_from.h"
+
+namespace lockstep::runner {
+
+void Bind(ConfigSection& config, GroupOptions& options) {
+  config.Key("name", &options.name, "the consumer group; as its file says");
+  config.Key("subscription", &options.subscription, "short or full name; as its file says");
+  config.Key("lanes", &options.lanes, "transactions at a time, each with a connection");
+  config.Key("max_batch", &options.max_batch, "messages per transaction");
+  config.Bytes("max_batch_bytes", &options.max_batch_bytes, "bytes per transaction, about");
+  config.Key("max_outstanding_messages", &options.max_outstanding_messages,
+             "messages in hand at a time");
+  config.Bytes("max_outstanding_bytes", &options.max_outstanding_bytes, "bytes in hand at a time");
+  config.Key("streams", &options.streams, "StreamingPull streams");
+  config.Key("ack_deadline", &options.ack_deadline, "of the stream; leases are extended");
+  config.Key("max_extension", &options.max_extension, "how long a lease is extended at most");
+  config.Key("linger", &options.linger,
+             "how long a batch waits for more; 0 = only for crumbs, 20ms at most");
+  config.Key("max_attempts", &options.max_attempts,
+             "failed transactions before a message is a dead letter");
+  config.Key("transient_tries", &options.transient_tries,
+             "tries of a batch on passing faults before it is suspected itself");
+  config.Choice("on_poison", &options.on_poison,
+                {{"park", OnPoison::kPark}, {"skip", OnPoison::kSkip}},
+                "later events of an aggregate wait for its dead letter, or not");
+  config.Choice(
+      "on_gap", &options.on_gap,
+      {{"declared", OnGap::kDeclared}, {"park", OnGap::kPark}, {"apply", OnGap::kApply}},
+      "what an event does whose predecessor is missing; declared = park for merge, apply for "
+      "replace, or as the projections say");
+  config.Choice("dead_letter", &options.dead_letter,
+                {{"postgres", DeadLetterTo::kPostgres}, {"pubsub", DeadLetterTo::kPubsub}},
+                "where poison goes; pubsub nacks it, for unordered subscriptions only");
+  config.Key("dead_letter_budget", &options.dead_letter_budget,
+             "dead letters within the window; more halts the group; 0 = no limit");
+  config.Key("dead_letter_window", &options.dead_letter_window, "see dead_letter_budget");
+  config.Key("inbox_retention", &options.inbox_retention, "how long an event is remembered");
+  config.Key("force_inbox_retention", &options.force_inbox_retention,
+             "accept a retention shorter than what the subscription can replay");
+  config.Key("statement_timeout", &options.statement_timeout, "of the lanes' statements");
+  config.Key("checkpoints", &options.checkpoints,
+             "take Pub/Sub snapshots that heal a database restored from a backup");
+  config.Key("checkpoint_every", &options.checkpoint_every, "how often");
+  config.Key("checkpoint_keep", &options.checkpoint_keep,
+             "how long; a backup older than its checkpoints is refused");
+  config.Key(
+      "ack_fence", &options.ack_fence,
+      "an ack not sent so long after its commit is dropped; a reset's Seek waits twice that");
+  config.Key("seek_takeover", &options.seek_takeover,
+             "a reset's Seek that an instance claimed so long ago is performed by another");
+  config.Key("start_from", &options.start_from,
+             "on the first start: committed | earliest | latest | a time (RFC 3339) | checkpoint | "
+             "snapshot:NAME");
+}
+
+absl::Status GroupOptions::Validate() const {
+  const auto wrong = [&](std::string_view key, std::string_view what) {
+    return InvalidArgument("group '{}': {} {}", name, key, what);
+  };
+  if (name.empty()) return InvalidArgument("a group needs a name: set it in its file");
+  if (subscription.empty()) return wrong("subscription", "is not set, here or in its file");
+  if (lanes < 1 || lanes > 256) return wrong("lanes", "must be 1 to 256");
+  if (max_batch < 1) return wrong("max_batch", "must be 1 at least");
+  if (max_batch_bytes < 1) return wrong("max_batch_bytes", "must be 1 at least");
+  if (max_outstanding_messages < 1) return wrong("max_outstanding_messages", "must be 1 at least");
+  if (max_outstanding_bytes < 1) return wrong("max_outstanding_bytes", "must be 1 at least");
+  if (streams < 1) return wrong("streams", "must be 1 at least");
+  if (max_attempts < 1) return wrong("max_attempts", "must be 1 at least");
+  if (transient_tries < 1) return wrong("transient_tries", "must be 1 at least");
+  if (ack_deadline < Millis(10'000) || ack_deadline > Millis(600'000)) {
+    return wrong("ack_deadline", "must be 10s to 10m");
+  }
+  if (ack_fence < Millis(100)) return wrong("ack_fence", "must be 100ms at least");
+  if (seek_takeover < Millis(1'000)) return wrong("seek_takeover", "must be 1s at least");
+  if (start_from == "checkpoint") return absl::OkStatus();
+  const absl::Status understood = ParseStartFrom(start_from, WallTime()).status();
+  return understood.ok() ? understood
+                         : InvalidArgument("group '{}': {}", name, MessageOf(understood));
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,192 @@
+// A database that went back is recognised and healed; without checkpoints the loss shows.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "offsets/checkpoints.h"
+#include "platform/status.h"
+#include "runner/testing/test_group.h"
+
+namespace lockstep::runner {
+namespace {
+
+constexpr int kKeys = 8;
+
+class Restore : public ::testing::Test {
+ protected:
+  Restore() : dump_(std::filesystem::temp_directory_path() / (world_.database.name() + ".sql")) {
+    world_.options.ack_fence = Millis(100);
+    world_.options.checkpoints = true;
+    world_.options.checkpoint_every = Millis(100);
+  }
+  ~Restore() override { std::filesystem::remove(dump_); }
+
+  void PublishVersion(int64_t version) {
+    std::vector<TestEvent> events;
+    for (int k = 0; k < kKeys; ++k)
+      events.push_back({.id = fmt::format("k{}", k), .version = version});
+    world_.Publish(events);
+  }
+  void Backup() {
+    ASSERT_EQ(std::system(fmt::format("pg_dump --no-owner --file='{}' '{}'", dump_.string(),
+                                      world_.database.url())
+                              .c_str()),
+              0);
+  }
+  // In one transaction, as seen by whoever connects afterwards; nobody stays connected.
+  void PutBack() {
+    ASSERT_EQ(
+        std::system(fmt::format("psql -q -X -v ON_ERROR_STOP=1 -1 -o /dev/null "
+                                "-c \"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+                                "application_name LIKE 'lockstep-runner%' AND datname = "
+                                "current_database()\" -c 'DROP SCHEMA rm, feed_state CASCADE' "
+                                "-f '{}' '{}' 2>/dev/null",
+                                dump_.string(), world_.database.url())
+                        .c_str()),
+        0);
+  }
+  bool AwaitCheckpoint(int64_t past) {
+    return world_.Await([&] { return NewestCheckpoint() > past; });
+  }
+  int64_t NewestCheckpoint() {
+    return world_.Count(
+        "SELECT coalesce(max(number), 0) FROM feed_state.checkpoints WHERE epoch > 0");
+  }
+  // Every key at this version, each event counted once.
+  bool AwaitModel(int64_t version) {
+    return world_.Await([&] {
+      return world_.Count(fmt::format("SELECT count(*) FROM rm.items WHERE version = {}",
+                                      version)) == kKeys &&
+             world_.Count(fmt::format("SELECT count(*) FROM rm.counters WHERE n = {}", version)) ==
+                 kKeys;
+    });
+  }
+  int64_t Healings() {
+    return world_.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'checkpoint.healed'");
+  }
+
+  GroupWorld world_;
+  const std::filesystem::path dump_;
+};
+
+TEST_F(Restore, IsRecognisedAtStartAndHealedOnce) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(0));
+  PublishVersion(2);
+  Backup();
+  const int64_t at_backup = NewestCheckpoint();
+  PublishVersion(3);
+  ASSERT_TRUE(AwaitModel(3));
+  ASSERT_TRUE(AwaitCheckpoint(at_backup + 1));
+  group.reset();
+  PutBack();
+  group = world_.NewGroup("another");
+  EXPECT_TRUE(AwaitModel(3));
+  EXPECT_EQ(Healings(), 1);
+  PublishVersion(4);
+  EXPECT_TRUE(AwaitModel(4));
+  group.reset();
+  group = world_.NewGroup("third");
+  PublishVersion(5);
+  EXPECT_TRUE(AwaitModel(5));
+  EXPECT_EQ(Healings(), 1);
+}
+
+TEST_F(Restore, WhileTheRunnerRunsIsRecognisedByWhatItHasCommitted) {
+  world_.options.checkpoint_every = std::chrono::hours(1);  // no newer snapshot tells it
+  const auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitModel(1));
+  ASSERT_TRUE(AwaitCheckpoint(0));
+  Backup();
+  PublishVersion(2);
+  ASSERT_TRUE(AwaitModel(2));
+  PutBack();
+  EXPECT_TRUE(AwaitModel(2));
+  EXPECT_GE(Healings(), 1);
+}
+
+// The control: the tests above must be known to bite.
+TEST_F(Restore, WithoutCheckpointsLosesWhatWasAckedSince) {
+  world_.options.checkpoints = false;
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitModel(1));
+  Backup();
+  PublishVersion(2);
+  ASSERT_TRUE(AwaitModel(2));
+  ASSERT_TRUE(world_.AwaitDrained());
+  group.reset();
+  PutBack();
+  group = world_.NewGroup("another");
+  world_.Publish({{.id = "after", .version = 1}});
+  ASSERT_TRUE(world_.Await(
+      [&] { return world_.Count("SELECT count(*) FROM rm.items WHERE id = 'after'") == 1; }));
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE version = 2"), 0);
+}
+
+TEST_F(Restore, NeedsNoMoreCheckpointsThanAreKept) {
+  world_.options.checkpoint_keep = Millis(300);
+  const auto group = world_.NewGroup();
+  ASSERT_TRUE(AwaitCheckpoint(6));
+  const auto first = offsets::Checkpoints::SnapshotName(kSubscription, 1);
+  EXPECT_TRUE(absl::IsNotFound(world_.bus.admin().GetSnapshot(first).status()));
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number = 1"), 0);
+  EXPECT_EQ(Healings(), 0);
+}
+
+// It died between the two, and nothing of this epoch is recorded to heal from.
+TEST_F(Restore, IsNotSuspectedWhenATakerDiedBeforeItRecordedItsFirstSnapshot) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(1));
+  ASSERT_TRUE(AwaitModel(1));
+  group.reset();
+  world_.database.Run(
+      "DELETE FROM feed_state.checkpoints WHERE number < "
+      "(SELECT max(number) FROM feed_state.checkpoints);"
+      "UPDATE feed_state.checkpoints SET epoch = 0");
+  group = world_.NewGroup("another");
+  PublishVersion(2);
+  EXPECT_TRUE(AwaitModel(2)) << group->status().reason;
+  EXPECT_EQ(Healings(), 0);
+  EXPECT_TRUE(AwaitCheckpoint(0)) << "it takes them again";
+}
+
+TEST_F(Restore, OfABackupWithoutACheckpointHaltsAndSaysWhatToDo) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(0));
+  ASSERT_TRUE(AwaitModel(1));
+  group.reset();
+  world_.database.Run("DELETE FROM feed_state.checkpoints");
+  group = world_.NewGroup("another");
+  ASSERT_TRUE(world_.Await([&] { return group->status().state == GroupState::kHalted; }));
+  const std::string way_on = "or delete " + offsets::Checkpoints::SnapshotName(kSubscription, 1);
+  EXPECT_NE(group->status().reason.find(way_on), std::string::npos) << group->status().reason;
+}
+
+TEST_F(Restore, OfABackupOlderThanItsSnapshotsIsRefused) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(0));
+  Backup();
+  const int64_t at_backup = NewestCheckpoint();
+  ASSERT_TRUE(AwaitCheckpoint(at_backup + 1));
+  group.reset();
+  PutBack();
+  for (int64_t n = 1; n <= at_backup; ++n) {
+    world_.bus.admin()
+        .DeleteSnapshot(offsets::Checkpoints::SnapshotName(kSubscription, n))
+        .IgnoreError();
+  }
+  group = world_.NewGroup("another");
+  ASSERT_TRUE(world_.Await([&] { return group->status().state == GroupState::kHalted; }));
+  EXPECT_NE(group->status().reason.find("too old to be healed"), std::string::npos)
+      << group->status().reason;
+}
+
+}  // namespace
+}  // namespace lockstep::runner

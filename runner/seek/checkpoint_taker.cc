@@ -1,0 +1,97 @@
+#include "runner/seek/checkpoint_taker.h"
+
+#include <algorithm>
+
+#include "platform/log/log.h"
+#include "platform/status.h"
+
+namespace lockstep::runner {
+
+using offsets::Checkpoint;
+
+CheckpointTaker::CheckpointTaker(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+                                 pubsub::Admin& admin, CheckpointOptions options)
+    : epochs_(epochs), checkpoints_(schema, epochs.group()), admin_(admin), options_(options) {}
+
+bool CheckpointTaker::Tick(postgres::Connection& connection, const offsets::GroupEpoch& under) {
+  if (!enabled()) return false;
+  // Another instance may have taken the last one: the database is asked a few times per interval.
+  const SteadyTime now = Clock::System().Steady();
+  if (looked_ && now - *looked_ < options_.every / 10) return false;
+  looked_ = now;
+  const auto taken = Take(connection, under, /*even_if_not_due=*/false);
+  if (taken.ok()) {
+    if (*taken) {
+      log::Info("checkpoint", {{"group", epochs_.group()}, {"snapshot", (*taken)->snapshot}});
+    }
+    return false;
+  }
+  if (absl::IsAlreadyExists(taken.status())) return true;
+  forbidden_ = absl::IsPermissionDenied(taken.status());
+  log::Warning(forbidden_ ? "no right to take snapshots: checkpoints are off"
+                          : "a checkpoint failed and will be tried again",
+               {{"group", epochs_.group()}, {"error", taken.status()}});
+  return false;
+}
+
+absl::StatusOr<std::optional<Checkpoint>> CheckpointTaker::Take(postgres::Connection& connection,
+                                                                const offsets::GroupEpoch& under,
+                                                                bool even_if_not_due) {
+  ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
+  if (!locked) return std::optional<Checkpoint>();
+  const auto take = [&]() -> absl::StatusOr<std::optional<Checkpoint>> {
+    ASSIGN_OR_RETURN(const auto list, checkpoints_.List(connection));
+    const bool young = !list.empty() && list.front().epoch == under.epoch &&
+                       Clock::System().Now() - list.front().taken_at < options_.every;
+    if (young && !even_if_not_due) return std::optional<Checkpoint>();
+    ASSIGN_OR_RETURN(const int64_t newest, checkpoints_.Newest(connection));
+    ASSIGN_OR_RETURN(Checkpoint made, Make(connection, under, newest + 1));
+    RETURN_IF_ERROR(TakeAwayOld(connection, list));
+    return std::optional(std::move(made));
+  };
+  auto taken = take();
+  checkpoints_.Unlock(connection).IgnoreError();
+  return taken;
+}
+
+absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connection,
+                                                 const offsets::GroupEpoch& under, int64_t number) {
+  Checkpoint checkpoint{.number = number,
+                        .snapshot = offsets::Checkpoints::SnapshotName(under.subscription, number),
+                        .subscription = under.subscription,
+                        .epoch = under.epoch,
+                        .taken_at = Clock::System().Now()};
+  RETURN_IF_ERROR(checkpoints_.Reserve(connection, checkpoint));
+  const auto snapshot = admin_.CreateSnapshot(checkpoint.snapshot, under.subscription, {});
+  // One that exists has a number that the database has forgotten: it must not know it again.
+  if (absl::IsAlreadyExists(snapshot.status()) || absl::IsPermissionDenied(snapshot.status())) {
+    RETURN_IF_ERROR(checkpoints_.Forget(connection, number));
+  }
+  if (!snapshot.ok()) return snapshot.status();
+  checkpoint.expires_at = snapshot->expires;
+  const auto record = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
+    RETURN_IF_ERROR(checkpoints_.Record(transaction, checkpoint));
+    return transaction.Commit();
+  };
+  const absl::Status recorded = record();
+  if (recorded.ok()) return checkpoint;
+  // Under another epoch it belongs to nothing.
+  if (offsets::IsStaleEpoch(recorded)) admin_.DeleteSnapshot(checkpoint.snapshot).IgnoreError();
+  return recorded;
+}
+
+absl::Status CheckpointTaker::TakeAwayOld(postgres::Connection& connection,
+                                          const std::vector<Checkpoint>& list) {
+  const WallTime now = Clock::System().Now();
+  for (const Checkpoint& old : list) {
+    if (now - old.taken_at < options_.keep) continue;
+    const absl::Status gone = admin_.DeleteSnapshot(old.snapshot);
+    // Without the right to delete it, it goes when it expires.
+    if (!gone.ok() && !absl::IsNotFound(gone) && !absl::IsPermissionDenied(gone)) return gone;
+    RETURN_IF_ERROR(checkpoints_.Forget(connection, old.number));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::runner

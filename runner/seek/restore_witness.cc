@@ -1,0 +1,197 @@
+#include "runner/seek/restore_witness.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "offsets/reset.h"
+#include "platform/duration.h"
+#include "platform/log/log.h"
+#include "platform/status.h"
+
+namespace lockstep::runner {
+namespace {
+
+constexpr std::string_view kStored = R"(
+SELECT g.epoch, g.epoch_token, o.lane, o.publish_time
+  FROM {state}.consumer_groups g
+  LEFT JOIN {state}.offsets o ON o.group_name = g.group_name AND o.instance = $2
+ WHERE g.group_name = $1)";
+
+// Postgres keeps microseconds.
+constexpr Millis kRounding{1};
+
+std::string ProjectOf(const std::string& subscription) {
+  constexpr std::string_view kProjects = "projects/";
+  return subscription.substr(kProjects.size(),
+                             subscription.find('/', kProjects.size()) - kProjects.size());
+}
+
+}  // namespace
+
+RestoreWitness::RestoreWitness(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+                               pubsub::Admin& admin, std::string instance, bool checkpoints,
+                               Millis fence)
+    : schema_(schema),
+      epochs_(epochs),
+      checkpoints_(schema, epochs.group()),
+      admin_(admin),
+      instance_(std::move(instance)),
+      fence_(fence),
+      enabled_(checkpoints) {}
+
+void RestoreWitness::Committed(const offsets::GroupEpoch& under, int lane,
+                               const offsets::Position& position) {
+  std::lock_guard lock(mu_);
+  if (under.epoch != epoch_ || under.token != token_) {
+    epoch_ = under.epoch;
+    token_ = under.token;
+    committed_.clear();
+  }
+  WallTime& last = committed_[lane];
+  last = std::max(last, position.publish_time);
+}
+
+bool RestoreWitness::WentBack(postgres::Connection& connection) {
+  std::map<int, WallTime> committed;
+  int64_t epoch = 0;
+  std::string token;
+  {
+    std::lock_guard lock(mu_);
+    committed = committed_;
+    epoch = epoch_;
+    token = token_;
+  }
+  if (committed.empty()) return false;
+  const auto rows = connection.Execute(schema_.Sql(kStored), epochs_.group().value(), instance_);
+  if (!rows.ok()) return false;
+  if (rows->empty()) return true;
+  if (rows->Int(0, 0) > epoch) return false;  // a reset, which clears the offsets
+  if (rows->Int(0, 0) < epoch || rows->Text(0, 1) != token) return true;
+  std::map<int, WallTime> stored;
+  for (int i = 0; i < rows->rows(); ++i) {
+    if (!rows->IsNull(i, 2)) stored[static_cast<int>(rows->Int(i, 2))] = rows->Time(i, 3);
+  }
+  return std::any_of(committed.begin(), committed.end(), [&](const auto& lane) {
+    const auto row = stored.find(lane.first);
+    return row == stored.end() || row->second + kRounding < lane.second;
+  });
+}
+
+absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
+    postgres::Connection& connection, const offsets::GroupEpoch& now,
+    const std::vector<offsets::Checkpoint>& recorded) {
+  Found found;
+  if (WentBack(connection)) {
+    found.how = "its offsets are behind what this process has committed";
+    found.certain = true;
+  }
+  if (enabled_) {
+    const auto snapshots = admin_.ListSnapshots(ProjectOf(now.subscription));
+    if (absl::IsPermissionDenied(snapshots.status())) {
+      log::Warning("no right to list snapshots: a restored database goes unrecognised at start",
+                   {{"group", epochs_.group()}});
+      enabled_ = false;
+    } else if (!snapshots.ok()) {
+      return snapshots.status();
+    } else {
+      const int64_t newest = recorded.empty() ? 0 : recorded.front().number;
+      ASSIGN_OR_RETURN(const int64_t reserved, checkpoints_.Newest(connection));
+      for (const pubsub::Snapshot& snapshot : *snapshots) {
+        const auto number = offsets::Checkpoints::NumberOf(snapshot.name, now.subscription);
+        if (!number || *number <= newest || healed_.contains(snapshot.name)) continue;
+        found.unknown.push_back(snapshot.name);
+        found.certain = found.certain || *number > reserved;
+        found.how = fmt::format("Pub/Sub has checkpoint {} and the database knows none past {}",
+                                *number, newest);
+      }
+    }
+  }
+  if (found.how.empty()) return std::optional<Found>();
+  return std::optional(std::move(found));
+}
+
+std::optional<Obstacle> RestoreWitness::Check(postgres::Connection& connection,
+                                              const offsets::GroupEpoch& now) {
+  // Whoever takes a checkpoint holds the lock between the snapshot and its row.
+  const auto locked = checkpoints_.TryLock(connection);
+  if (!locked.ok()) return FromDatabase(locked.status());
+  if (!*locked) return Obstacle{false, "another instance looks at the checkpoints"};
+  const auto check = [&]() -> std::optional<Obstacle> {
+    const auto recorded = checkpoints_.List(connection);
+    if (!recorded.ok()) return FromDatabase(recorded.status());
+    const auto found = Look(connection, now, *recorded);
+    if (!found.ok()) {
+      return Obstacle{false,
+                      fmt::format("the snapshots can't be listed: {}", MessageOf(found.status()))};
+    }
+    if (!*found) return std::nullopt;
+    return Heal(connection, now, *recorded, **found);
+  };
+  auto obstacle = check();
+  checkpoints_.Unlock(connection).IgnoreError();
+  return obstacle;
+}
+
+std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
+                                             const offsets::GroupEpoch& now,
+                                             const std::vector<offsets::Checkpoint>& recorded,
+                                             const Found& found) {
+  const std::string what =
+      fmt::format("the database of group '{}' went back: {}", epochs_.group().value(), found.how);
+  offsets::WantedSeek cure = now.seek;
+  const auto checkpoint =
+      std::find_if(recorded.begin(), recorded.end(), [&](const offsets::Checkpoint& c) {
+        return c.epoch == now.epoch && c.subscription == now.subscription;
+      });
+  if (checkpoint != recorded.end()) {
+    cure = {.kind = offsets::SeekKind::kSnapshot, .snapshot = checkpoint->snapshot};
+    const auto snapshot = admin_.GetSnapshot(checkpoint->snapshot);
+    if (absl::IsNotFound(snapshot.status())) {
+      return Obstacle{true,
+                      fmt::format("{}; its newest checkpoint, {} of {}, has expired, so the "
+                                  "backup is too old to be healed: rebuild with lockstepctl "
+                                  "offsets reset --empty",
+                                  what, checkpoint->number, FormatTimestamp(checkpoint->taken_at))};
+    }
+  }
+  if (cure.kind == offsets::SeekKind::kNone && !found.certain) {
+    Remove(found.unknown);
+    return std::nullopt;
+  }
+  if (cure.kind == offsets::SeekKind::kNone) {
+    return Obstacle{
+        true, fmt::format("{}; it holds no checkpoint of this epoch to heal it from: replay with "
+                          "lockstepctl offsets reset --to-time{}",
+                          what,
+                          found.unknown.empty()
+                              ? ", or restart to go on with what is there"
+                              : fmt::format(", or delete {} to go on with what is there",
+                                            fmt::join(found.unknown, " and ")))};
+  }
+  log::Error(
+      "the database went back and is being healed by a Seek to its newest checkpoint",
+      {{"group", epochs_.group()},
+       {"how", found.how},
+       {"checkpoint", checkpoint != recorded.end() ? checkpoint->snapshot : "its own Seek"}});
+  const offsets::Resets resets(schema_, epochs_.group());
+  const auto healed = resets.Run(connection, {.seek = cure,
+                                              .skip_before = now.skip_before,
+                                              .operator_name = instance_,
+                                              .reason = found.how,
+                                              .action = "checkpoint.healed",
+                                              .fence = fence_});
+  if (!healed.ok()) return FromDatabase(healed.status());
+  Remove(found.unknown);
+  std::lock_guard lock(mu_);
+  committed_.clear();
+  return Obstacle{false, "a restored database is being healed"};
+}
+
+void RestoreWitness::Remove(const std::vector<std::string>& snapshots) {
+  for (const std::string& snapshot : snapshots) {
+    const absl::Status gone = admin_.DeleteSnapshot(snapshot);
+    if (!gone.ok() && !absl::IsNotFound(gone)) healed_.insert(snapshot);
+  }
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "offsets/checkpoints.h"
+#include "offsets/epoch.h"
+#include "offsets/position.h"
+#include "pubsub/admin.h"
+#include "runner/seek/obstacle.h"
+
+namespace lockstep::runner {
+
+// Recognises a database that went back (a restored backup, a lost replica) and heals it. Two
+// witnesses outside it: a snapshot in Pub/Sub that is newer than the newest recorded checkpoint,
+// and what this process knows to have committed. The cure is a reset to the newest recorded
+// checkpoint of the present epoch: its Seek redelivers at least what the restored state lacks, and
+// the inbox absorbs the rest. What can't be healed halts the group, with the reason.
+class RestoreWitness {
+ public:
+  RestoreWitness(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+                 pubsub::Admin& admin, std::string instance, bool checkpoints, Millis fence);
+
+  // On the lanes' threads, after each commit.
+  void Committed(const offsets::GroupEpoch& under, int lane, const offsets::Position& position);
+
+  // Whether the database lacks what this process has committed. On the lanes' threads, before the
+  // first batch of a new connection. A fault of the connection answers no: there is no batch then.
+  bool WentBack(postgres::Connection& connection);
+
+  // Before a session, on the group's thread. Heals; answers what stands in the way.
+  std::optional<Obstacle> Check(postgres::Connection& connection, const offsets::GroupEpoch& now);
+
+ private:
+  struct Found {
+    std::string how;
+    std::vector<std::string> unknown;  // snapshots
+    // Not when all of them have numbers that were reserved: whoever took them may have died before
+    // it recorded them. The two look alike, and the cure does that case no harm.
+    bool certain = false;
+  };
+  absl::StatusOr<std::optional<Found>> Look(postgres::Connection& connection,
+                                            const offsets::GroupEpoch& now,
+                                            const std::vector<offsets::Checkpoint>& recorded);
+  std::optional<Obstacle> Heal(postgres::Connection& connection, const offsets::GroupEpoch& now,
+                               const std::vector<offsets::Checkpoint>& recorded,
+                               const Found& found);
+  void Remove(const std::vector<std::string>& snapshots);
+
+  const offsets::StateSchema& schema_;
+  const offsets::Epochs& epochs_;
+  const offsets::Checkpoints checkpoints_;
+  pubsub::Admin& admin_;
+  const std::string instance_;
+  const Millis fence_;
+  bool enabled_;
+  std::set<std::string> healed_;  // snapshots that we may not delete, and need not heal again
+
+  std::mutex mu_;
+  int64_t epoch_ = 0;
+  std::string token_;
+  std::map<int, WallTime> committed_;  // by lane, under that epoch
+};
+
+}  // namespace lockstep::runner

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "offsets/epoch.h"
+#include "offsets/fence.h"
+#include "pubsub/admin.h"
+#include "runner/seek/obstacle.h"
+
+namespace lockstep::runner {
+
+struct SeekTiming {
+  Millis takeover = offsets::kSeekTakeover;  // a claim that old is free for others
+  Millis valid = offsets::kAckFence;         // a claim that old is not acted upon any more
+  Millis fence = offsets::kSeekFence;        // of a reset that repairs
+};
+
+// Performs the Seek that an epoch wants, so that exactly one runner does and no stream opens before
+// it is done. The claim is a row in the database; acks of the epoch before are waited for by the
+// claim itself (`seek_not_before`). Runs on the group's thread.
+//
+// A performer that was stopped between its claim and its Seek does not send it once the claim is
+// old. Should its Seek go out although the group has moved on, it asks for the present epoch's
+// Seek again: that redelivers, which the inbox absorbs, where silence would lose.
+class SeekPerformer {
+ public:
+  SeekPerformer(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+                pubsub::Admin& admin, std::string instance, SeekTiming timing);
+
+  // Nothing when the epoch's Seek is done and marked.
+  std::optional<Obstacle> Pass(postgres::Connection& connection, const offsets::GroupEpoch& under);
+
+  // For tests: called between the claim and the Seek, and between the last look and the Seek.
+  std::function<void()> after_claim;
+  std::function<void()> before_seek;
+
+ private:
+  absl::Status Seek(const offsets::GroupEpoch& under);
+  Obstacle Repair(postgres::Connection& connection, const offsets::GroupEpoch& under);
+
+  const offsets::StateSchema& schema_;
+  const offsets::Epochs& epochs_;
+  pubsub::Admin& admin_;
+  const std::string instance_;
+  const SeekTiming timing_;
+};
+
+}  // namespace lockstep::runner

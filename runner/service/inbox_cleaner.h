@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "offsets/state_schema.h"
+#include "platform/clock.h"
+#include "platform/daemon/service.h"
+#include "platform/daemon/ticker.h"
+#include "platform/strong_id.h"
+
+namespace lockstep::runner {
+
+// How long a group's events are remembered.
+struct InboxRetention {
+  ConsumerGroup group;
+  Millis retention;
+  bool operator==(const InboxRetention&) const = default;
+};
+
+// Forgets events past their retention, in small transactions, so that it never holds up a lane.
+// Tombstones of hard deletes go with them: they live as long as inbox rows. It cleans every so
+// often, and at once when it hears of another retention. Its own thread, with a connection only
+// while it works.
+class InboxCleaner : public Service {
+ public:
+  struct Options {
+    std::string database;
+    std::string state_schema;
+    Millis interval{60'000};
+    int batch = 5'000;  // rows per transaction
+  };
+  using Groups = std::function<std::vector<InboxRetention>()>;
+
+  // `groups`: those to clean, now. Called on the cleaner's thread.
+  InboxCleaner(Options options, Groups groups);
+  ~InboxCleaner() override;
+
+  absl::Status Start() override;
+  void Stop() override;
+
+  // One pass over everything that is due; answers how many inbox rows went.
+  absl::StatusOr<int64_t> CleanOnce(const std::vector<InboxRetention>& groups);
+
+ private:
+  void Round();
+  void Complain(const absl::Status& failed);
+  absl::StatusOr<int64_t> CleanRetired(postgres::Connection& connection, const std::string& group);
+  absl::StatusOr<int64_t> Repeat(postgres::Connection& connection,
+                                 const postgres::Statement& statement, const InboxRetention& group);
+
+  const Options options_;
+  const Groups groups_;
+  const offsets::StateStatement inbox_;
+  const offsets::StateStatement tombstones_;
+  std::vector<InboxRetention> cleaned_;  // of the last round
+  SteadyTime next_round_;
+  std::stop_source stop_;  // ends a round between two transactions
+  Ticker ticker_;          // last: its thread uses the rest
+};
+
+}  // namespace lockstep::runner

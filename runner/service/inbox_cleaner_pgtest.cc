@@ -1,0 +1,131 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runner/service/inbox_cleaner.h"
+#include "runner/testing/test_group.h"
+#include "tests/support/service_stress.h"
+
+namespace lockstep::runner {
+namespace {
+
+TEST(InboxCleaner, ForgetsWhatIsPastItsRetentionAndNothingElse) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run(
+      "INSERT INTO feed_state.inbox SELECT generation, gen_random_uuid(), now() - interval '2 "
+      "days' "
+      "FROM feed_state.slots, generate_series(1, 25)");
+  world.database.Run(
+      "INSERT INTO feed_state.consumer_groups (group_name) VALUES ('other');"
+      "INSERT INTO feed_state.slots (group_name, slot, generation, subscription) "
+      "VALUES ('other', 1, 999, 's');"
+      "INSERT INTO feed_state.inbox SELECT 999, gen_random_uuid(), now() - interval '2 days'");
+  InboxCleaner cleaner(
+      {.database = world.database.url(), .state_schema = "feed_state", .batch = 10}, nullptr);
+  const std::vector<InboxRetention> a_day = {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
+  EXPECT_EQ(*cleaner.CleanOnce(a_day), 25);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 2);
+  EXPECT_EQ(*cleaner.CleanOnce(a_day), 0);
+}
+
+// Tombstones live as long as inbox rows; a row that is there has no time of its death.
+TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  world.database.Run(R"(
+    CREATE TABLE rm.deletes (rows bigint);
+    CREATE FUNCTION rm.count_rows() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN INSERT INTO rm.deletes SELECT count(*) FROM gone; RETURN NULL; END $$;
+    CREATE TRIGGER count_rows AFTER DELETE ON feed_state.inbox REFERENCING OLD TABLE AS gone
+      FOR EACH STATEMENT EXECUTE FUNCTION rm.count_rows();
+    INSERT INTO feed_state.inbox SELECT generation, gen_random_uuid(), now() - interval '2 days'
+      FROM feed_state.slots, generate_series(1, 25);)");
+  world.database.Run(
+      "INSERT INTO feed_state.row_versions (consumer_group, generation, projection, row_key, "
+      "version, first_version, deleted_at) SELECT group_name, generation, 'items', k, 1, 1, d FROM "
+      "feed_state.slots, (VALUES ('old', now() - interval '2 days'), ('young', now() - interval "
+      "'1 hour'), ('there', NULL)) AS v (k, d)");
+  InboxCleaner cleaner(
+      {.database = world.database.url(), .state_schema = "feed_state", .batch = 10}, nullptr);
+  EXPECT_EQ(*cleaner.CleanOnce({{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}}), 25);
+  EXPECT_EQ(world.Count("SELECT max(rows) FROM rm.deletes"), 10);
+  EXPECT_EQ(world.Value("SELECT string_agg(row_key, ',' ORDER BY row_key) FROM "
+                        "feed_state.row_versions"),
+            "there,young");
+}
+
+TEST(InboxCleaner, ForgetsTheOffsetsOfInstancesThatAreGone) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  group->Stop();
+  const int64_t before = world.Count("SELECT count(*) FROM feed_state.offsets");
+  world.database.Run(
+      "INSERT INTO feed_state.offsets SELECT * FROM json_populate_recordset("
+      "NULL::feed_state.offsets, (SELECT json_agg(to_jsonb(o) || jsonb_build_object("
+      "'instance', 'gone' || d, 'updated_at', now() - d * interval '16 hours', "
+      "'publish_time', now() - d * interval '16 hours')) "
+      "FROM feed_state.offsets o, generate_series(1, 3) d))");
+  InboxCleaner cleaner({.database = world.database.url(), .state_schema = "feed_state"}, nullptr);
+  const std::vector<InboxRetention> groups = {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
+  ASSERT_TRUE(cleaner.CleanOnce(groups).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets"), 2 * before);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets WHERE instance IN ('gone2', "
+                        "'gone3')"),
+            0);
+  // All of them are long gone: the furthest stays.
+  world.database.Run("UPDATE feed_state.offsets SET updated_at = now() - interval '9 days'");
+  ASSERT_TRUE(cleaner.CleanOnce(groups).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets"), 1);
+}
+
+TEST(InboxCleaner, ForgetsInstancesThatWereKilledAndLanesThatAreNoMore) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run(
+      "INSERT INTO feed_state.instances (group_name, instance, epoch, lanes, seen_at) VALUES "
+      "('feed', 'killed', 1, 2, now() - interval '2 days');"
+      "INSERT INTO feed_state.offsets (group_name, instance, lane, subscription, message_id, "
+      "publish_time, epoch, updated_at) VALUES "
+      "('feed', 'one', 7, 's', 'm', now() - interval '2 days', 1, now() - interval '2 days')");
+  InboxCleaner cleaner({.database = world.database.url(), .state_schema = "feed_state"}, nullptr);
+  ASSERT_TRUE(cleaner.CleanOnce({{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}}).ok());
+  EXPECT_EQ(world.Value("SELECT string_agg(instance, ',') FROM feed_state.instances"), "one");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets WHERE lane = 7"), 0);
+}
+
+TEST(InboxCleaner, SaysThatARightIsMissing) {
+  GroupWorld world;
+  world.database.Run("DROP TABLE feed_state.row_versions");  // as good as a missing right: class 42
+  ::testing::internal::CaptureStderr();
+  InboxCleaner cleaner({.database = world.database.url(), .state_schema = "feed_state"}, [] {
+    return std::vector<InboxRetention>{{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
+  });
+  std::string said;
+  EXPECT_TRUE(cleaner.Start().ok());
+  const bool heard = world.Await([&] {
+    said += ::testing::internal::GetCapturedStderr();
+    ::testing::internal::CaptureStderr();
+    return said.find("the inbox was not cleaned") != std::string::npos;
+  });
+  cleaner.Stop();
+  said += ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(heard) << said;
+  EXPECT_THAT(said, ::testing::HasSubstr("row_versions"));
+}
+
+TEST(InboxCleaner, HasTheLifeOfAService) {
+  testing::StressService([] {
+    return std::make_unique<InboxCleaner>(InboxCleaner::Options{.database = "host=127.0.0.1"},
+                                          [] { return std::vector<InboxRetention>(); });
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::runner

@@ -1,0 +1,102 @@
+#include "runner/service/runner_options.h"
+
+#include <filesystem>
+#include <set>
+
+#include "platform/config/config.h"
+#include "platform/status.h"
+#include "postgres/identifier.h"
+#include "pubsub/names.h"
+
+namespace lockstep::runner {
+namespace {
+
+// `settings:` of the group's file are defaults under the runner's own configuration.
+absl::Status ReadSettings(const projections::GroupDeclaration& declaration, GroupOptions& options) {
+  Config::Sources sources;
+  for (const auto& [key, setting] : declaration.settings) sources.flags[key] = setting.text;
+  sources.env = [](const std::string&) { return std::nullopt; };
+  const absl::Status read =
+      Config::Read(sources, [&](ConfigSection& config) { Bind(config, options); });
+  if (read.ok()) return read;
+  return InvalidArgument("{}: settings: {}", declaration.file, MessageOf(read));
+}
+
+void BindGroup(ConfigSection& section, RunnerOptions& options) {
+  ConfiguredGroup group;
+  section.Key("file", &group.options.file, "the YAML file that declares the group's projections");
+  if (!group.options.file.empty()) {
+    std::filesystem::path file(group.options.file);
+    if (file.is_relative()) file = std::filesystem::path(section.Directory()) / file;
+    auto declared = projections::LoadGroup(file.string(), {.state_schema = options.state_schema});
+    if (declared.ok()) {
+      group.declaration = std::make_shared<projections::GroupDeclaration>(*std::move(declared));
+      group.options.name = group.declaration->name.value();
+      group.options.subscription = group.declaration->subscription;
+      const absl::Status settings = ReadSettings(*group.declaration, group.options);
+      if (!settings.ok()) section.Error(MessageOf(settings));
+    } else {
+      section.Error(MessageOf(declared.status()));
+    }
+  }
+  Bind(section, group.options);
+  options.groups.push_back(std::move(group));
+}
+
+}  // namespace
+
+void Bind(ConfigSection& config, RunnerOptions& options) {
+  config.Secret("database", &options.database,
+                "Postgres of the read model, as postgresql://user@host/database");
+  config.Key("state_schema", &options.state_schema, "the schema of this service's own state");
+  config.Key("instance", &options.instance, "this process's name; host, process and a number");
+  config.Section("pubsub", [&](ConfigSection& section) { Bind(section, options.pubsub); });
+  config.Section("http", [&](ConfigSection& section) { Bind(section, options.http); });
+  config.Section("log", [&](ConfigSection& section) { Bind(section, options.log); });
+  config.Section("metrics", [&](ConfigSection& section) {
+    section.Key("enabled", &options.metrics_enabled, "serve metrics", "PROMETHEUS_METRICS_ENABLED");
+    section.Key("path", &options.metrics_path, "where", "PROMETHEUS_METRICS_PATH");
+  });
+  config.Section("health", [&](ConfigSection& section) { Bind(section, options.health); });
+  config.Key("once_quiet", &options.once_quiet,
+             "with --once: end when nothing has come for so long");
+  config.Key("once_timeout", &options.once_timeout,
+             "with --once: give up on a database or a Pub/Sub that is away for so long");
+  options.groups.clear();
+  config.List("groups", "file", [&](ConfigSection& section) { BindGroup(section, options); });
+}
+
+absl::Status CheckStateSchema(const std::string& name) {
+  // As part of a table's name: the rules are the same.
+  if (postgres::QualifiedName::Parse(postgres::QuoteIdentifier(name) + ".inbox").ok()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("the state schema is '{}': a name in Postgres has 1 to 63 bytes", name);
+}
+
+absl::Status RunnerOptions::Validate() const {
+  if (database.empty()) {
+    return InvalidArgument(
+        "no database is named: set `database` in the configuration, LOCKSTEP_DATABASE or "
+        "--database");
+  }
+  RETURN_IF_ERROR(CheckStateSchema(state_schema));
+  if (groups.empty()) {
+    return InvalidArgument("there are no groups: name at least one under `groups`");
+  }
+  RETURN_IF_ERROR(pubsub.Validate());
+  std::set<std::string> names;
+  for (const ConfiguredGroup& group : groups) {
+    RETURN_IF_ERROR(group.options.Validate());
+    if (group.declaration == nullptr) {
+      return InvalidArgument("group '{}' has no file that declares its projections",
+                             group.options.name);
+    }
+    if (!names.insert(group.options.name).second) {
+      return InvalidArgument("group '{}' is there twice", group.options.name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::runner

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/daemon/http_server.h"
+#include "platform/log/log.h"
+#include "projections/declare/group_file.h"
+#include "pubsub/config.h"
+#include "runner/options/group_options.h"
+#include "runner/status/health_options.h"
+
+namespace lockstep::runner {
+
+// A group of the configuration, with the file that declares its projections.
+struct ConfiguredGroup {
+  GroupOptions options;
+  std::shared_ptr<projections::GroupDeclaration> declaration;  // null in --help
+};
+
+struct RunnerOptions {
+  std::string database;
+  std::string state_schema = "lockstep_state";
+  std::string instance;  // empty = host, process and a random number
+  pubsub::PubsubOptions pubsub;
+  HttpOptions http;
+  log::Options log;
+  bool metrics_enabled = true;
+  std::string metrics_path = "/metrics";
+  Millis once_quiet{2'000};
+  Millis once_timeout{30'000};  // --once gives up on a database or bus that is away for so long
+  HealthOptions health;
+  std::vector<ConfiguredGroup> groups;
+
+  absl::Status Validate() const;
+};
+
+void Bind(ConfigSection& config, RunnerOptions& options);
+
+// OK when Postgres keeps the name as it is. It would cut a longer one off in silence, and two
+// services could then share a schema.
+absl::Status CheckStateSchema(const std::string& name);
+
+}  // namespace lockstep::runner

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runner/status/group_status.h"
+#include "runner/status/health_options.h"
+
+// What a group's status means: how far behind it is, which lane is stuck, whether it is ready. Pure
+// functions of a status and the time, so that page, metrics, /readyz and tests agree.
+namespace lockstep::runner {
+
+// How old the read model is, at the group as a whole. Idle reads as zero and stuck as stuck:
+// the oldest message in hand counts; with nothing in hand, a heartbeat that was just heard means
+// caught up, one that stopped coming means behind since then.
+struct HonestLag {
+  Millis lag{0};
+  std::string basis;  // in words, for the page
+};
+// `caught_up`: when the group last had a stream and nothing in hand; the epoch = never.
+HonestLag LagOf(const GroupStatus& status, WallTime caught_up, WallTime now,
+                const HealthOptions& options);
+
+bool HasWork(const LaneStatus& lane);
+bool IsStuck(const LaneStatus& lane, WallTime now, const HealthOptions& options);
+int64_t InHand(const GroupStatus& status);
+
+// The group in one word, for the page and `lockstepctl lag`: the state of its loop unless that
+// runs, else `no stream`, `stuck`, `no heartbeat`, `behind`, `quiet` (nothing to do) or `running`.
+std::string StateWord(const GroupStatus& status, Millis lag, WallTime now,
+                      const HealthOptions& options);
+
+// One sentence per reason why the group makes no progress; none = ready.
+std::vector<std::string> NotReady(const GroupStatus& status, WallTime now,
+                                  const HealthOptions& options);
+
+}  // namespace lockstep::runner

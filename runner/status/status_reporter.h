@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "platform/daemon/http_server.h"
+#include "platform/daemon/reload.h"
+#include "platform/daemon/service.h"
+#include "platform/daemon/ticker.h"
+#include "platform/metrics.h"
+#include "runner/status/group_status.h"
+#include "runner/status/health_options.h"
+#include "runner/status/state_reader.h"
+#include "web/document.h"
+#include "web/status_page.h"
+
+namespace lockstep::runner {
+
+class GroupGauges;
+
+// Puts together what the status page, its JSON and the gauges of a runner say: what the groups know
+// of themselves, and what a session of its own reads from the database. Two threads: one reads the
+// database every two seconds and may hang with it, the other composes the document every second and
+// never waits.
+class StatusReporter final : public Service {
+ public:
+  struct Parts {
+    std::string database;
+    std::string state_schema;
+    std::string instance;
+    HealthOptions health;
+    RunningConfig config;     // as read; secrets masked
+    std::string config_file;  // where from; empty = no file
+    std::function<std::vector<GroupStatus>()> groups;
+    MetricsRegistry& metrics;
+  };
+  // REQUIRES: `http` is not started yet, and is stopped before this object is destroyed.
+  StatusReporter(Parts parts, HttpServer& http);
+  ~StatusReporter() override;
+
+  absl::Status Start() override;
+  void Stop() override;
+
+  // The configuration was read again. From any thread.
+  void SetConfig(const RunningConfig& config);
+
+ private:
+  struct Group;
+
+  void ReadDatabase();
+  nlohmann::json Compose();
+  void Observe(const nlohmann::json& document);
+  nlohmann::json ComposeGroup(const GroupStatus& status, WallTime now);
+
+  const Parts parts_;
+  const WallTime started_at_;
+  const std::string address_;  // of the database, without its password
+  web::DatabaseReading reading_state_;
+  StateReader reader_;                                    // the reading thread
+  std::map<std::string, std::unique_ptr<Group>> groups_;  // the composing thread, but see Group
+  prometheus::Gauge& ready_;
+
+  std::mutex mu_;
+  RunningConfig config_;
+
+  Ticker reading_;
+  web::StatusPage page_;
+};
+
+}  // namespace lockstep::runner
