@@ -60,7 +60,7 @@ TEST_F(OffsetsCtl, AReplayEndsWhenItsRangeIsAppliedAgainAndLeavesTheRestAlone) {
   ExpectEachCountedOnce();
 }
 
-// CONTRACT §11: with roles/pubsub.subscriber and no more.
+// docs/iam.md: with roles/pubsub.subscriber and no more.
 TEST_F(OffsetsCtl, WithoutTheRightToSnapshotsCheckpointsAreOffAndAllElseWorks) {
   emulator::FaultOptions rights;
   rights.refuse = 1;

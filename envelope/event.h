@@ -21,7 +21,7 @@ struct Aggregate {
 // An aggregate as one text: `video/123`, with a tenant `video@acme/123`. Injective.
 std::string AggregateKey(const Aggregate& aggregate);
 
-// One event as the wire brings it (CONTRACT §1): the attributes parsed, the payload untouched.
+// One event as the wire brings it (docs/wire.md): the attributes parsed, the payload untouched.
 struct Event {
   EventId event_id;
   std::string event_type;

@@ -29,7 +29,7 @@ lockstep::pubsub::Delivery ToDelivery(std::string_view input) {
 
 }  // namespace
 
-// The attributes of a message: an event as CONTRACT §1 says, or poison with a reason.
+// The attributes of a message: an event as docs/wire.md says, or poison with a reason.
 LOCKSTEP_FUZZ_TARGET(attributes) {
   const Inbound inbound = EventParser::Parse(ToDelivery(input), WallTime());
   for (const auto& [name, value] : inbound.event.attributes) {

@@ -41,7 +41,7 @@ struct ResetDone {
   int generation = 0;
 };
 
-// The reset of a group (DESIGN §8): one transaction under the epoch's lock, held exclusively, that
+// The reset of a group (docs/offsets.md): one transaction under the epoch's lock, held exclusively, that
 // begins a new epoch, stores the Seek that it wants, moves the offsets, empties the tables if
 // asked, writes the audit and notifies. Runners find the new epoch at their next batch or within a
 // second; one of them performs the Seek. Safe from any thread, each with a connection of its own.

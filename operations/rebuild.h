@@ -45,7 +45,7 @@ struct RebuildProgress {
   int64_t total = 0;  // about; 0 = not known
 };
 
-// A group's rebuild, blue/green (DESIGN §8, docs/adr/0006). The shadow slot is filled by a group of
+// A group's rebuild, blue/green (docs/rebuild.md, docs/adr/0006). The shadow slot is filled by a group of
 // this very process, from a subscription of its own, while the group's runners serve from the live
 // one. Everything that is decided is in one row of the state schema, and each step can be repeated:
 // a rebuild that was interrupted anywhere is taken up by Resume or undone by Abort. One process

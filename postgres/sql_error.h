@@ -8,7 +8,7 @@
 namespace lockstep::postgres {
 
 // What to do about a failed statement. Every error of Postgres is put into one of these, once,
-// by its SQLSTATE (DESIGN §6).
+// by its SQLSTATE.
 enum class ErrorClass {
   kTransient,      // 08, 40, 53, 55, 57, 58: the same again may succeed
   kInDoubt,        // the connection was lost during COMMIT: it may have happened

@@ -113,7 +113,7 @@ TEST_F(CatalogTest, FollowsAVideoThroughItsLifeInJson) {
   EXPECT_THAT(Videos(), ElementsAre("First|more|9007199254740993|~|3|t"));
 }
 
-// CONTRACT §2: the payload is an Event, and what happened is the member of its oneof.
+// The payload is an Event, and what happened is the member of its oneof.
 TEST_F(CatalogTest, TakesTheEventsOutOfTheirEnvelope) {
   std::string yaml = Yaml();
   yaml.insert(yaml.find("\nprojections:"),

@@ -15,7 +15,7 @@ using RowPtr = std::shared_ptr<const OutboxRow>;  // shared: the relay may send 
 struct DispatchResult {
   absl::Status status;
   std::string message_id;  // empty where the bus has none
-  std::string code;        // CONTRACT §7; empty = by the status
+  std::string code;        // docs/errors.md; empty = by the status
 };
 
 // Where a relay hands its rows: Pub/Sub, an in-process bus, or a service's own.

@@ -7,7 +7,7 @@
 
 namespace lockstep::publisher {
 
-// What a failed dispatch says about whom (DESIGN §5). Decided here and nowhere else.
+// What a failed dispatch says about whom. Decided here and nowhere else.
 enum class Fault {
   kOutage,     // the bus, or this topic: unreachable, missing, forbidden. Spends no attempt
   kRefused,    // INVALID_ARGUMENT: one row of the request is at fault, for good
@@ -20,7 +20,7 @@ enum class Fault {
 Fault FaultOf(const absl::Status& status);
 std::string_view Name(Fault fault);
 
-// CONTRACT §7: PROVIDER.UNAVAILABLE, TX.TIMEOUT, …
+// docs/errors.md: PROVIDER.UNAVAILABLE, TX.TIMEOUT, …
 std::string_view ErrorCode(const absl::Status& status);
 
 // What is kept in last_error: the status's code and words, at most `max_bytes` of UTF-8. Any

@@ -1,4 +1,4 @@
-// CONTRACT §7 and §10: what stands in the publisher's lines, and what never does.
+// docs/logs.md and docs/errors.md: what stands in the publisher's lines, and what never does.
 #include "publisher/observe/relay_log.h"
 
 #include <gmock/gmock.h>

@@ -15,7 +15,7 @@ class Histogram;
 
 namespace lockstep::publisher {
 
-// The publisher's metrics (CONTRACT §9) for one outbox. Labels are table, topic, result and code:
+// The publisher's metrics (docs/metrics.md) for one outbox. Labels are table, topic, result and code:
 // never a tenant, an event or a key.
 class RelayMetrics : public RelayEvents {
  public:

@@ -1,4 +1,4 @@
-// CONTRACT §9: the names and labels that dashboards rely on.
+// docs/metrics.md: the names and labels that dashboards rely on.
 #include "publisher/observe/relay_metrics.h"
 
 #include <gmock/gmock.h>

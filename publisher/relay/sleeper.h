@@ -11,7 +11,7 @@
 
 namespace lockstep::publisher {
 
-// How a relay waits for work (DESIGN §5, wake). NOTIFY is a hint, the poll is the truth.
+// How a relay waits for work (docs/design.md, wake). NOTIFY is a hint, the poll is the truth.
 //
 // To sleep, it takes the wake lock of each of its shards; the relay then looks once more, and only
 // when that look finds nothing does it wait. A writer that fails to share the lock notifies. One

@@ -42,7 +42,7 @@ enum class Verdict {
   kStopped,     // given up before it was done; nobody was blamed for it
 };
 
-// Brings a batch to its end, whatever fails (DESIGN §6): transient faults are tried again in place,
+// Brings a batch to its end, whatever fails: transient faults are tried again in place,
 // one in doubt is run again (the inbox settles it), faults of the data are isolated down to the
 // message, faults of the configuration halt the group. `stop` gives up: no transaction is begun
 // after it. Owned by one lane's thread.

@@ -1,4 +1,4 @@
-// CONTRACT §10: every line about a message says which.
+// docs/logs.md: every line about a message says which.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

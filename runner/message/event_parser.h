@@ -4,7 +4,7 @@
 
 namespace lockstep::runner {
 
-// Reads the attributes of a message (CONTRACT §1). Never fails: what can't be read makes the
+// Reads the attributes of a message (docs/wire.md). Never fails: what can't be read makes the
 // message poison, with what could be read filled in. Pure; safe from any thread.
 class EventParser {
  public:

@@ -173,29 +173,29 @@ class RunnerProcess {
 };
 
 // What was done to the runners and the database so far.
-struct Blows {
+struct FaultCounts {
   std::atomic<int> kills{0};
   std::atomic<int> restarts{0};
 };
 
 // The second third comes after a kill, the last one after a restart of the database: however fast
 // the runners are, events flow before and after both.
-void AwaitBlows(const Options& options, const Blows& blows, int made) {
+void AwaitFaults(const Options& options, const FaultCounts& faults, int made) {
   const bool kill = made >= options.events / 3;
   const bool restart = made >= options.events / 3 * 2 && !options.restart.empty();
-  while ((kill && blows.kills == 0) || (restart && blows.restarts == 0)) {
+  while ((kill && faults.kills == 0) || (restart && faults.restarts == 0)) {
     std::this_thread::sleep_for(Millis(20));
   }
 }
 
 void Publish(pubsub::Publisher& publisher, Source& source, const Options& options,
-             const Blows& blows) {
+             const FaultCounts& faults) {
   const int events = options.events;
   std::mutex mu;
   std::condition_variable changed;
   int64_t under_way = 0;
   for (int made = 0; made < events;) {
-    AwaitBlows(options, blows, made);
+    AwaitFaults(options, faults, made);
     std::vector<pubsub::Message> batch;
     for (; made < events && batch.size() < 500; ++made) {
       for (pubsub::Message& message : source.Next()) batch.push_back(std::move(message));
@@ -242,25 +242,25 @@ int64_t Seen(const Options& options) {
 }
 
 // Kills a runner or restarts the database, again and again, until everything has been seen.
-bool Torment(const Options& options, int64_t events, Blows& blows,
-             std::vector<std::unique_ptr<RunnerProcess>>& runners) {
+bool InjectFaults(const Options& options, int64_t events, FaultCounts& faults,
+                  std::vector<std::unique_ptr<RunnerProcess>>& runners) {
   std::mt19937 random(options.seed);
   const auto deadline = Clock::System().Steady() + std::chrono::seconds(options.patience);
   for (int round = 1; Clock::System().Steady() < deadline; ++round) {
-    // Not a wait for something: it paces the blows.
+    // Not a wait for something: it paces the faults.
     std::this_thread::sleep_for(Millis(300 + random() % 900));
     const int64_t seen = Seen(options);
     if (seen >= events) return true;
     fmt::print(stderr, "chaos: {} of {} events, {} kills, {} restarts\n", seen, events,
-               blows.kills.load(), blows.restarts.load());
+               faults.kills.load(), faults.restarts.load());
     if (round % 4 == 0 && !options.restart.empty()) {
       if (std::system(options.restart.c_str()) != 0) Die("restart", absl::UnknownError("failed"));
-      ++blows.restarts;
+      ++faults.restarts;
     } else {
       RunnerProcess& victim = *runners[random() % runners.size()];
       victim.End(random() % 3 == 0 ? SIGTERM : SIGKILL);
       victim.Start();
-      ++blows.kills;
+      ++faults.kills;
     }
   }
   return false;
@@ -296,9 +296,9 @@ int Run(const Options& options) {
     runners.push_back(std::make_unique<RunnerProcess>(options, i));
   }
   const auto publisher = transport->NewPublisher({});
-  Blows blows;
-  std::thread publishing([&] { Publish(*publisher, source, options, blows); });
-  const bool seen = Torment(options, options.events, blows, runners);
+  FaultCounts faults;
+  std::thread publishing([&] { Publish(*publisher, source, options, faults); });
+  const bool seen = InjectFaults(options, options.events, faults, runners);
   publishing.join();
   runners.clear();
 
@@ -312,7 +312,7 @@ int Run(const Options& options) {
               "feed_state.parked)");
   const bool equal = model == source.model();
   fmt::print("chaos: {} events, {} rows, {} kills, {} restarts; dead {}, parked {}; {}\n",
-             model.events, model.rows.size(), blows.kills.load(), blows.restarts.load(),
+             model.events, model.rows.size(), faults.kills.load(), faults.restarts.load(),
              left->Int(0, 0), left->Int(0, 1),
              !seen   ? "NOT ALL WERE SEEN"
              : equal ? "the read model equals the events"

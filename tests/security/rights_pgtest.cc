@@ -1,4 +1,4 @@
-// CONTRACT §11: with roles/pubsub.publisher on the topic and roles/pubsub.subscriber on the
+// docs/iam.md: with roles/pubsub.publisher on the topic and roles/pubsub.subscriber on the
 // subscription, and nothing more, publisher and runner do their whole job.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

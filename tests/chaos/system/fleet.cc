@@ -10,7 +10,7 @@ namespace lockstep::chaos {
 namespace {
 
 constexpr int kMost = 3;
-// A stop takes 10 s at most (DESIGN §6), on a machine that has nothing else to do.
+// A stop takes 10 s at most (docs/runner.md), on a machine that has nothing else to do.
 constexpr Millis kStopLimit{25'000};
 
 // A runner that could not finish what it had in hand within its 10 s, because the database was

@@ -119,7 +119,7 @@ TEST(Schedule, IsTheSameForTheSameSeed) {
   const auto text = [](uint64_t seed) {
     std::string all;
     for (const Planned& planned : MakeSchedule(seed, Millis(120'000))) {
-      all += std::to_string(planned.at.count()) + std::string(Name(planned.blow)) +
+      all += std::to_string(planned.at.count()) + std::string(Name(planned.fault)) +
              std::to_string(planned.pick) + std::to_string(planned.lasts.count()) + "\n";
     }
     return all;
@@ -128,14 +128,14 @@ TEST(Schedule, IsTheSameForTheSameSeed) {
   EXPECT_NE(text(7), text(8));
 }
 
-TEST(Schedule, HoldsEveryKindOfBlowInTwoMinutes) {
+TEST(Schedule, HoldsEveryKindOfFaultInTwoMinutes) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    std::vector<int> struck(static_cast<size_t>(Blow::kCount));
+    std::vector<int> injected(static_cast<size_t>(Fault::kCount));
     for (const Planned& planned : MakeSchedule(seed, Millis(120'000))) {
-      ++struck[static_cast<size_t>(planned.blow)];
+      ++injected[static_cast<size_t>(planned.fault)];
     }
-    for (size_t blow = 0; blow < struck.size(); ++blow) {
-      EXPECT_GT(struck[blow], 0) << "seed " << seed << ": " << Name(static_cast<Blow>(blow));
+    for (size_t fault = 0; fault < injected.size(); ++fault) {
+      EXPECT_GT(injected[fault], 0) << "seed " << seed << ": " << Name(static_cast<Fault>(fault));
     }
   }
 }

@@ -32,7 +32,7 @@ struct Options {
 void PrintPlan(const std::vector<Planned>& schedule) {
   for (const Planned& planned : schedule) {
     fmt::print("{:>8.3f} s  {:<28} pick {:>4}  {} ms\n",
-               static_cast<double>(planned.at.count()) / 1000, Name(planned.blow),
+               static_cast<double>(planned.at.count()) / 1000, Name(planned.fault),
                planned.pick % 1000, planned.lasts.count());
   }
 }
@@ -43,8 +43,8 @@ void Report(World& world, const Source& source, const Ledger& ledger, const Stor
       "chaos: {} events committed ({} poison), {} transactions rolled back, {} failed, {} in "
       "doubt\n",
       ledger.size(), ledger.poison(), source.rolled_back(), source.failed(), source.in_doubt());
-  fmt::print("chaos: {} blows:", planned);
-  for (const auto& [blow, count] : storm.struck()) fmt::print(" {} {};", count, Name(blow));
+  fmt::print("chaos: {} faults:", planned);
+  for (const auto& [fault, count] : storm.injected()) fmt::print(" {} {};", count, Name(fault));
   fmt::print(
       "\nchaos: Postgres started {} times, {} times out of space; offset resets done {}, refused "
       "{}\n",

@@ -9,7 +9,7 @@
 namespace lockstep::chaos {
 
 // What can go wrong.
-enum class Blow {
+enum class Fault {
   kKillPublisher,
   kKillRunner,
   kStopPublisher,      // SIGSTOP, later SIGCONT
@@ -34,17 +34,17 @@ enum class Blow {
   kPoison,
   kCount
 };
-std::string_view Name(Blow blow);
+std::string_view Name(Fault fault);
 
 struct Planned {
   Millis at;  // since the beginning
-  Blow blow;
+  Fault fault;
   uint64_t pick;  // whom it hits, or which kind of it
   Millis lasts;   // for those that last
 };
 
-// The blows of a run: the same for the same seed and length, whatever happens meanwhile. The blows
-// come as from a shuffled deck, so that a run of a minute has most kinds in it.
+// The faults of a run: the same for the same seed and length, whatever happens meanwhile. The
+// faults come as from a shuffled deck, so that a run of a minute has most kinds in it.
 std::vector<Planned> MakeSchedule(uint64_t seed, Millis length);
 
 }  // namespace lockstep::chaos

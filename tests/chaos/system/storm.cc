@@ -67,19 +67,19 @@ void Storm::Last(Gate& gate, Millis time) {
 }
 
 void Storm::Strike(const Planned& planned) {
-  ++struck_[planned.blow];
+  ++injected_[planned.fault];
   const auto later = [&](std::function<void()> end) {
     endings_.emplace_back(Now() + planned.lasts, std::move(end));
   };
   Cluster& cluster = world_.cluster();
-  switch (planned.blow) {
-    case Blow::kKillPublisher:
+  switch (planned.fault) {
+    case Fault::kKillPublisher:
       return world_.publishers().Kill(planned.pick, planned.lasts);
-    case Blow::kKillRunner:
+    case Fault::kKillRunner:
       return world_.runners().Kill(planned.pick, planned.lasts);
-    case Blow::kStopPublisher:
+    case Fault::kStopPublisher:
       return world_.publishers().Stop(planned.pick, planned.lasts);
-    case Blow::kStopBusyPublisher:
+    case Fault::kStopBusyPublisher:
       // Its answers lie there when it wakes, and another has its rows by then.
       if (world_.publishers().size() == 1) world_.publishers().Scale(0);
       world_.publisher_bus().Stall();
@@ -88,46 +88,46 @@ void Storm::Strike(const Planned& planned) {
         world_.publisher_bus().Flow();
       });
       return;
-    case Blow::kStopRunner:
+    case Fault::kStopRunner:
       return world_.runners().Stop(planned.pick, planned.lasts);
-    case Blow::kStopEmulator:
+    case Fault::kStopEmulator:
       world_.emulator().Signal(SIGSTOP);
       return later([this] { world_.emulator().Signal(SIGCONT); });
-    case Blow::kRestartFast:
+    case Fault::kRestartFast:
       return cluster.RestartFast();
-    case Blow::kRestartImmediate:
+    case Fault::kRestartImmediate:
       return cluster.RestartImmediate();
-    case Blow::kResetPublisherDatabase:
+    case Fault::kResetPublisherDatabase:
       return world_.publisher_database().Reset();
-    case Blow::kResetRunnerDatabase:
+    case Fault::kResetRunnerDatabase:
       return world_.runner_database().Reset();
-    case Blow::kResetPublisherBus:
+    case Fault::kResetPublisherBus:
       return world_.publisher_bus().Reset();
-    case Blow::kResetRunnerBus:
+    case Fault::kResetRunnerBus:
       return world_.runner_bus().Reset();
-    case Blow::kStallPublisherDatabase:
+    case Fault::kStallPublisherDatabase:
       return Last(world_.publisher_database(), planned.lasts);
-    case Blow::kStallRunnerDatabase:
+    case Fault::kStallRunnerDatabase:
       return Last(world_.runner_database(), planned.lasts);
-    case Blow::kStallPublisherBus:
+    case Fault::kStallPublisherBus:
       return Last(world_.publisher_bus(), planned.lasts);
-    case Blow::kStallRunnerBus:
+    case Fault::kStallRunnerBus:
       return Last(world_.runner_bus(), planned.lasts);
-    case Blow::kSlowFsync:
+    case Fault::kSlowFsync:
       cluster.SlowFsync(true);
       return later([&cluster] { cluster.SlowFsync(false); });
-    case Blow::kDiskFull:
+    case Fault::kDiskFull:
       cluster.DiskFull(true);
       return later([&cluster] { cluster.DiskFull(false); });
-    case Blow::kOffsetReset:
+    case Fault::kOffsetReset:
       return Reset(planned.pick);
-    case Blow::kScalePublishers:
+    case Fault::kScalePublishers:
       return world_.publishers().Scale(planned.pick);
-    case Blow::kScaleRunners:
+    case Fault::kScaleRunners:
       return world_.runners().Scale(planned.pick);
-    case Blow::kPoison:
+    case Fault::kPoison:
       return source_.AddPoison();
-    case Blow::kCount:
+    case Fault::kCount:
       return;
   }
 }

@@ -22,7 +22,7 @@ class Storm {
 
   void Run(const std::vector<Planned>& schedule, Millis length);
 
-  const std::map<Blow, int>& struck() const { return struck_; }
+  const std::map<Fault, int>& injected() const { return injected_; }
   int resets_done() const { return resets_done_; }
   int resets_refused() const { return resets_refused_; }
 
@@ -39,7 +39,7 @@ class Storm {
   World& world_;
   Source& source_;
   const Ledger& ledger_;
-  std::map<Blow, int> struck_;
+  std::map<Fault, int> injected_;
   std::vector<std::pair<SteadyTime, std::function<void()>>> endings_;
   std::unique_ptr<Child> reset_;
   SteadyTime reset_limit_;
