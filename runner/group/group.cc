@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "offsets/postgres_offset_provider.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "runner/seek/epoch_log.h"
@@ -42,11 +43,14 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
       environment_(environment),
       projector_(std::move(projector)),
       schema_(environment.state_schema),
-      offsets_(schema_),
+      own_offsets_(environment.offsets == nullptr
+                       ? std::make_unique<offsets::PostgresOffsetProvider>(schema_)
+                       : nullptr),
       epochs_(schema_, ConsumerGroup(options_.name)),
       metrics_(environment.metrics, options_.name),
       budget_(options_.dead_letter_budget, options_.dead_letter_window),
-      batch_(schema_, ConsumerGroup(options_.name), *projector_, offsets_,
+      batch_(schema_, ConsumerGroup(options_.name), *projector_,
+             own_offsets_ ? *own_offsets_ : *environment.offsets,
              {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
       intake_(*projector_, metrics_),
       start_(options_, schema_, *projector_, batch_, epochs_, environment.transport.admin(),
@@ -195,6 +199,8 @@ void Group::SetUnder(postgres::Connection& connection, const offsets::GroupEpoch
 }
 
 void Group::RunSession(ReadyToRun ready) {
+  // It compares what was committed with the offsets in the state schema.
+  RestoreWitness* const witness = own_offsets_ ? &start_.witness() : nullptr;
   const auto session =
       std::make_shared<Session>(Session::Parts{.options = options_,
                                                .batch = batch_,
@@ -205,7 +211,7 @@ void Group::RunSession(ReadyToRun ready) {
                                                .connection = LaneConnection(environment_, options_),
                                                .under = ready.under,
                                                .instance = environment_.instance,
-                                               .witness = &start_.witness(),
+                                               .witness = witness,
                                                .admission = environment_.admission});
   {
     std::lock_guard lock(mu_);

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "offsets/postgres_offset_provider.h"
+#include "offsets/offset_provider.h"
 #include "platform/daemon/service.h"
 #include "pubsub/transport.h"
 #include "runner/group/group_start.h"
@@ -33,7 +33,8 @@ struct GroupEnvironment {
   Millis look_for_left{30'000};  // how often it looks for parked events that a gone runner left due
   HealthOptions health{};
   bool existing_only = false;  // a group is never made by its start: somebody else made it
-  const Admission* admission = nullptr;  // null = everything is applied as it comes
+  const Admission* admission = nullptr;        // null = everything is applied as it comes
+  offsets::OffsetProvider* offsets = nullptr;  // null = in the state schema
 };
 
 // One consumer group. Its thread brings up a session, watches its epoch, and begins anew when the
@@ -81,7 +82,7 @@ class Group : public Service {
   const GroupEnvironment& environment_;
   const std::unique_ptr<projections::Projector> projector_;
   const offsets::StateSchema schema_;
-  offsets::PostgresOffsetProvider offsets_;
+  const std::unique_ptr<offsets::OffsetProvider> own_offsets_;  // unless others were brought
   const offsets::Epochs epochs_;
   GroupMetrics metrics_;
   DeadLetterBudget budget_;

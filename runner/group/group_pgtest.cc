@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "offsets/memory_offset_provider.h"
 #include "runner/testing/test_group.h"
 
 namespace lockstep::runner {
@@ -14,6 +15,23 @@ TEST(Group, AppliesEventsWithInboxAndOffsetThenAcks) {
   EXPECT_EQ(world.Count("SELECT version FROM rm.items WHERE id = 'a'"), 2);
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.inbox"), 3);
   EXPECT_GE(world.Count("SELECT count(*) FROM feed_state.offsets"), 1);
+}
+
+TEST(Group, SavesItsOffsetsWhereTheServiceKeepsThem) {
+  offsets::MemoryOffsetProvider offsets;
+  GroupWorld world;
+  world.offsets = &offsets;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a", .version = 1}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_TRUE((*offsets.Load(nullptr, ConsumerGroup("feed"))).has_value());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.offsets"), 0);
+  // And does not take their absence from the state schema for a database that went back.
+  for (int turns = 0; turns < 3; ++turns) {
+    const WallTime last = group->status().last_turn;
+    ASSERT_TRUE(world.Await([&] { return group->status().last_turn > last; }));
+  }
+  EXPECT_EQ(group->status().state, GroupState::kRunning) << group->status().reason;
 }
 
 TEST(Group, CountsAnEventOnceHoweverOftenItComes) {

@@ -72,7 +72,8 @@ absl::Status Runner::Start() {
                                           .instance = options_.instance,
                                           .transport = *transport_,
                                           .metrics = *metrics_,
-                                          .health = options_.health});
+                                          .health = options_.health,
+                                          .offsets = options_.offsets});
   for (ConfiguredGroup& group : options_.groups) {
     // As a command on the page can name it from anywhere.
     if (const std::string& file = group.declaration->file; !file.empty()) {

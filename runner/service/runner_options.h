@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "offsets/offset_provider.h"
 #include "platform/daemon/http_server.h"
 #include "platform/log/log.h"
 #include "projections/declare/group_file.h"
@@ -32,6 +33,9 @@ struct RunnerOptions {
   Millis once_timeout{30'000};  // --once gives up on a database or bus that is away for so long
   HealthOptions health;
   std::vector<ConfiguredGroup> groups;
+  // For a service that embeds the runner and keeps its offsets itself; outlives it. Null = in the
+  // state schema. With others, a restored database is known by its checkpoints alone.
+  offsets::OffsetProvider* offsets = nullptr;
 
   absl::Status Validate() const;
 };

@@ -58,6 +58,7 @@ class GroupWorld {
   Millis look_for_left{30'000};
   Millis drain{8'000};
   Millis poll{50};  // how often a group's thread looks at the epoch
+  offsets::OffsetProvider* offsets = nullptr;
 
   std::unique_ptr<Group> NewGroup(const std::string& instance = "one");
   void Publish(const std::vector<TestEvent>& events);
