@@ -109,11 +109,11 @@ double CpuSeconds() {
 
 double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) {
   const auto declared = world.Declaration();
-  const offsets::StateSchema schema(world.schema());
+  const state::Schema schema(world.schema());
   const ConsumerGroup group("bench");
   offsets::PostgresOffsetProvider offsets(schema);
   const runner::Batch batch(schema, group, *declared.projector, offsets, {});
-  const offsets::Epochs epochs(schema, group);
+  const state::Epochs epochs(schema, group);
   const auto under = *epochs.LoadOrCreate(*Connect(world.database()), kSubscription, {}, "bench");
   std::vector<runner::Inbound> items;
   items.reserve(events.size());

@@ -2,13 +2,13 @@
 
 #include "ctl/command.h"
 #include "ctl/group_context.h"
-#include "offsets/checkpoints.h"
 #include "operations/reset_plan.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "pubsub/transport.h"
 #include "runner/seek/checkpoint_taker.h"
+#include "state/checkpoints.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -21,7 +21,7 @@ struct Options {
   bool execute = false;
 };
 
-Json ToJson(const offsets::Checkpoint& checkpoint) {
+Json ToJson(const state::Checkpoint& checkpoint) {
   return {{"number", checkpoint.number},
           {"snapshot", checkpoint.snapshot},
           {"subscription", checkpoint.subscription},
@@ -33,7 +33,7 @@ Json ToJson(const offsets::Checkpoint& checkpoint) {
 
 absl::Status List(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  const offsets::Checkpoints checkpoints(runner.schema(), ConsumerGroup(options.group));
+  const state::Checkpoints checkpoints(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(*runner.connection));
   Json answer = Json::array();
   for (const auto& checkpoint : list) answer.push_back(ToJson(checkpoint));
@@ -52,9 +52,9 @@ absl::Status Create(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(auto runner, OpenConfiguredRunner(context));
   ASSIGN_OR_RETURN(runner::ConfiguredGroup* const group, runner.Group(options.group));
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(runner.options.pubsub.transport));
-  const offsets::StateSchema schema = runner.schema();
-  const offsets::Epochs epochs(schema, ConsumerGroup(options.group));
-  ASSIGN_OR_RETURN(const offsets::GroupEpoch under, epochs.Load(*runner.connection));
+  const state::Schema schema = runner.schema();
+  const state::Epochs epochs(schema, ConsumerGroup(options.group));
+  ASSIGN_OR_RETURN(const state::GroupEpoch under, epochs.Load(*runner.connection));
   runner::CheckpointTaker taker(
       schema, epochs, transport->admin(),
       {.every = group->options.checkpoint_every, .keep = group->options.checkpoint_keep});
@@ -88,8 +88,8 @@ absl::Status Restore(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(runner::ConfiguredGroup* const group, runner.Group(options.group));
   const ConsumerGroup name(options.group);
   ASSIGN_OR_RETURN(const auto list,
-                   offsets::Checkpoints(runner.schema(), name).List(*runner.connection));
-  const offsets::Checkpoint* chosen = nullptr;
+                   state::Checkpoints(runner.schema(), name).List(*runner.connection));
+  const state::Checkpoint* chosen = nullptr;
   for (const auto& checkpoint : list) {
     if (options.number == 0 || checkpoint.number == options.number) {
       chosen = &checkpoint;

@@ -5,7 +5,6 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "offsets/postgres_offset_provider.h"
-#include "operations/dead_letter_desk.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
@@ -13,12 +12,13 @@
 #include "projections/tools/payload_text.h"
 #include "runner/lane/failure_policy.h"
 #include "runner/service/runner_options.h"
+#include "state/dead_letter_desk.h"
 
 namespace lockstep::ctl {
 namespace {
 
-using operations::DeadLetterFilter;
-using operations::DeadLetterRow;
+using state::DeadLetterFilter;
+using state::DeadLetterRow;
 
 constexpr int kMost = 10'000;
 constexpr size_t kReasonWidth = 60;
@@ -42,7 +42,7 @@ struct Desk {
   const runner::ConfiguredGroup* configured = nullptr;  // null without --config
 
   postgres::Connection& connection() const { return *runner.connection; }
-  operations::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
+  state::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
 };
 
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
@@ -59,7 +59,7 @@ absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
   }
   if (desk.configured != nullptr) return desk;
   const auto known =
-      offsets::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection());
+      state::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection());
   if (known.ok()) return desk;
   if (!absl::IsNotFound(known.status())) return known.status();
   return NotFound("there is no group '{}' in schema '{}'", desk.group,
@@ -211,9 +211,9 @@ class Resolver {
                 .on_gap = desk.configured->options.on_gap}),
         connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
 
-  absl::Status Resolve(const runner::DeadLetterResolution& resolution) {
+  absl::Status Resolve(const state::DeadLetterResolution& resolution) {
     ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Try());
-    ASSIGN_OR_RETURN(const offsets::GroupEpoch under, epochs_.Load(*connection));
+    ASSIGN_OR_RETURN(const state::GroupEpoch under, epochs_.Load(*connection));
     ASSIGN_OR_RETURN(const runner::BatchResult result,
                      batch_.Resolve(*connection, under, resolution));
     runner::DeadLetterBudget no_limit(0, Millis(0));
@@ -231,10 +231,10 @@ class Resolver {
   const Released& released() const { return released_; }
 
  private:
-  const offsets::StateSchema schema_;
+  const state::Schema schema_;
   const ConsumerGroup group_;
   offsets::PostgresOffsetProvider offsets_;
-  const offsets::Epochs epochs_;
+  const state::Epochs epochs_;
   const runner::Batch batch_;
   runner::ConnectionSource connections_;
   Released released_;

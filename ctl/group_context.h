@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "ctl/command.h"
-#include "offsets/state_schema.h"
 #include "runner/service/runner_options.h"
+#include "state/schema.h"
 
 namespace lockstep::pubsub {
 class Transport;
@@ -20,7 +20,7 @@ struct RunnerContext {
   runner::RunnerOptions options;
   std::unique_ptr<postgres::Connection> connection;
 
-  offsets::StateSchema schema() const { return offsets::StateSchema(options.state_schema); }
+  state::Schema schema() const { return state::Schema(options.state_schema); }
   // The group of the configuration, its subscription as a full name.
   absl::StatusOr<runner::ConfiguredGroup*> Group(const std::string& name);
 };

@@ -13,6 +13,7 @@
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "state/overview.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -28,29 +29,6 @@ struct Options {
   std::string schema;
   bool watch = false;
 };
-
-// The greatest lag of the instances that are alive, and what waits for somebody.
-constexpr std::string_view kLag = R"(
-SELECT g.group_name, g.epoch, g.seek_state, count(i.*), coalesce(sum(i.handled), 0),
-       coalesce(sum(i.queued), 0), max(i.publish_lag_ms), max(i.receive_lag_ms),
-       max(i.commit_lag_ms), o.publish_time,
-       extract(epoch FROM now() - o.publish_time) * 1000,
-       (SELECT count(*) FROM {state}.key_state k
-         WHERE k.generation = s.generation AND (k.parked > 0 OR k.blocked_version IS NOT NULL)),
-       (SELECT count(*) FROM {state}.dead_letters d
-         WHERE d.group_name = g.group_name AND d.state IN ('dead', 'quarantined')), o.lag_ms,
-       max(i.lag_ms),
-       (array_agg(i.state ORDER BY i.lag_ms DESC)
-          FILTER (WHERE i.state NOT IN ('running', 'quiet', '')))[1],
-       (array_agg(i.lag_basis ORDER BY i.lag_ms DESC) FILTER (WHERE i.lag_ms IS NOT NULL))[1]
-  FROM {state}.consumer_groups g
-  JOIN {state}.slots s ON s.group_name = g.group_name AND s.slot = g.active_slot
-  LEFT JOIN {state}.group_offsets o ON o.group_name = g.group_name
-  LEFT JOIN {state}.instances i
-    ON i.group_name = g.group_name AND i.epoch = g.epoch
-   AND i.seen_at > now() - interval '15 seconds'
- GROUP BY g.group_name, g.epoch, g.seek_state, s.generation, o.publish_time, o.lag_ms
- ORDER BY g.group_name)";
 
 struct Group {
   std::string name, seek;
@@ -74,32 +52,25 @@ struct Group {
 };
 
 absl::StatusOr<std::vector<Group>> Look(RunnerContext& runner) {
-  ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(runner.schema().Sql(kLag)));
+  ASSIGN_OR_RETURN(const auto rows, state::Overview(runner.schema()).Lags(*runner.connection));
   std::vector<Group> groups;
-  for (int i = 0; i < rows.rows(); ++i) {
-    const auto maybe = [&](int column) {
-      return rows.IsNull(i, column) ? std::nullopt
-                                    : std::optional(static_cast<int64_t>(rows.Double(i, column)));
-    };
-    const auto text = [&](int column) {
-      return rows.IsNull(i, column) ? std::string() : std::string(rows.Text(i, column));
-    };
-    groups.push_back({.name = std::string(rows.Text(i, 0)),
-                      .seek = std::string(rows.Text(i, 2)),
-                      .trouble = text(15),
-                      .basis = text(16),
-                      .epoch = rows.Int(i, 1),
-                      .alive = rows.Int(i, 3),
-                      .handled = rows.Int(i, 4),
-                      .queued = rows.Int(i, 5),
-                      .parked = rows.Int(i, 11),
-                      .dead = rows.Int(i, 12),
-                      .to_published = maybe(6),
-                      .to_received = maybe(7),
-                      .to_committed = maybe(8),
-                      .behind = maybe(10),
-                      .lag = maybe(14),
-                      .offset_lag = maybe(13)});
+  for (const postgres::Row row : rows) {
+    groups.push_back({.name = row.String("group_name"),
+                      .seek = row.String("seek_state"),
+                      .trouble = row.String("trouble"),
+                      .basis = row.String("lag_basis"),
+                      .epoch = row.Int("epoch"),
+                      .alive = row.Int("instances"),
+                      .handled = row.Int("handled"),
+                      .queued = row.Int("queued"),
+                      .parked = row.Int("waiting_keys"),
+                      .dead = row.Int("dead_letters"),
+                      .to_published = row.OptionalInt("publish_lag_ms"),
+                      .to_received = row.OptionalInt("receive_lag_ms"),
+                      .to_committed = row.OptionalInt("commit_lag_ms"),
+                      .behind = row.OptionalInt("behind_ms"),
+                      .lag = row.OptionalInt("lag_ms"),
+                      .offset_lag = row.OptionalInt("offset_lag_ms")});
   }
   return groups;
 }

@@ -1,3 +1,5 @@
+#include "state/offsets.h"
+
 #include <fmt/format.h>
 
 #include "ctl/command.h"
@@ -11,6 +13,8 @@
 #include "postgres/connection.h"
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
+#include "state/audit.h"
+#include "state/overview.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -26,58 +30,43 @@ struct Options {
   int limit = 50;
 };
 
-constexpr std::string_view kShow = R"(
-SELECT g.group_name, g.epoch, g.active_slot, s.generation, s.subscription, o.publish_time,
-       o.message_id, o.lag_ms, g.seek_state, g.seek_kind, g.skip_before,
-       (SELECT count(*) FROM {state}.instances i
-         WHERE i.group_name = g.group_name AND i.seen_at > now() - interval '15 seconds')
-  FROM {state}.consumer_groups g
-  JOIN {state}.slots s ON s.group_name = g.group_name AND s.slot = g.active_slot
-  LEFT JOIN {state}.group_offsets o ON o.group_name = g.group_name
- WHERE $1 = '' OR g.group_name = $1
- ORDER BY g.group_name)";
-
-constexpr std::string_view kHistory = R"(
-SELECT at, action, operator, reason, old, new FROM {state}.audit
- WHERE group_name = $1 ORDER BY id DESC LIMIT $2)";
-
-constexpr std::string_view kExport = R"(
-SELECT instance, lane, subscription, message_id, publish_time, epoch, lag_ms, updated_at, updated_by
-  FROM {state}.offsets WHERE group_name = $1 ORDER BY instance, lane)";
-
-Json Cell(const postgres::Result& rows, int row, int column) {
-  return rows.IsNull(row, column) ? Json(nullptr) : Json(std::string(rows.Text(row, column)));
+Json Cell(const postgres::Row& row, std::string_view column) {
+  const auto text = row.OptionalText(column);
+  return text ? Json(*text) : Json(nullptr);
 }
 
 absl::Status Show(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
-                   runner.connection->Execute(runner.schema().Sql(kShow), options.group));
+                   state::Overview(runner.schema()).Positions(*runner.connection, options.group));
   if (rows.empty() && !options.group.empty()) {
     return NotFound("there is no group '{}' in schema '{}'", options.group,
                     runner.options.state_schema);
   }
   Json list = Json::array();
-  for (int i = 0; i < rows.rows(); ++i) {
-    list.push_back({{"group", Cell(rows, i, 0)},
-                    {"epoch", rows.Int(i, 1)},
-                    {"slot", rows.Int(i, 2)},
-                    {"generation", rows.Int(i, 3)},
-                    {"subscription", Cell(rows, i, 4)},
-                    {"publish_time", Cell(rows, i, 5)},
-                    {"message_id", Cell(rows, i, 6)},
-                    {"lag_ms", rows.IsNull(i, 7) ? Json(nullptr) : Json(rows.Int(i, 7))},
-                    {"seek", Cell(rows, i, 8)},
-                    {"instances", rows.Int(i, 11)}});
+  for (const postgres::Row row : rows) {
+    const auto lag = row.OptionalInt("lag_ms");
+    list.push_back({{"group", Cell(row, "group_name")},
+                    {"epoch", row.Int("epoch")},
+                    {"slot", row.Int("slot")},
+                    {"generation", row.Int("generation")},
+                    {"subscription", Cell(row, "subscription")},
+                    {"publish_time", Cell(row, "publish_time")},
+                    {"message_id", Cell(row, "message_id")},
+                    {"lag_ms", lag ? Json(*lag) : Json(nullptr)},
+                    {"seek", Cell(row, "seek_state")},
+                    {"instances", row.Int("instances")}});
   }
   context.Answer(list, [&] {
     fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}\n", "GROUP", "EPOCH", "SLOT", "GEN",
                "ALIVE", "POSITION", "SUBSCRIPTION");
-    for (int i = 0; i < rows.rows(); ++i) {
-      fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", rows.Text(i, 0), rows.Int(i, 1),
-                 rows.Int(i, 2), rows.Int(i, 3), rows.Int(i, 11),
-                 rows.IsNull(i, 5) ? "nothing in this epoch yet" : rows.Text(i, 5), rows.Text(i, 4),
-                 rows.Text(i, 8) == "done" ? "" : "  (its Seek is still to come)");
+    for (const postgres::Row row : rows) {
+      const bool none = row.IsNull("publish_time");
+      fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", row.Text("group_name"),
+                 row.Int("epoch"), row.Int("slot"), row.Int("generation"), row.Int("instances"),
+                 none ? "nothing in this epoch yet" : row.Text("publish_time"),
+                 row.Text("subscription"),
+                 row.Text("seek_state") == "done" ? "" : "  (its Seek is still to come)");
     }
   });
   return absl::OkStatus();
@@ -85,22 +74,22 @@ absl::Status Show(const Context& context, const Options& options) {
 
 absl::Status History(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(runner.schema().Sql(kHistory),
-                                                               options.group, options.limit));
+  const state::Audit audit(runner.schema(), ConsumerGroup(options.group));
+  ASSIGN_OR_RETURN(const auto rows, audit.Newest(*runner.connection, options.limit));
   Json list = Json::array();
-  for (int i = 0; i < rows.rows(); ++i) {
-    list.push_back({{"at", Cell(rows, i, 0)},
-                    {"action", Cell(rows, i, 1)},
-                    {"operator", Cell(rows, i, 2)},
-                    {"reason", Cell(rows, i, 3)},
-                    {"old", Json::parse(rows.Text(i, 4), nullptr, false)},
-                    {"new", Json::parse(rows.Text(i, 5), nullptr, false)}});
+  for (const postgres::Row row : rows) {
+    list.push_back({{"at", Cell(row, "at")},
+                    {"action", Cell(row, "action")},
+                    {"operator", Cell(row, "operator")},
+                    {"reason", Cell(row, "reason")},
+                    {"old", Json::parse(row.Text("old"), nullptr, false)},
+                    {"new", Json::parse(row.Text("new"), nullptr, false)}});
   }
   context.Answer(list, [&] {
     if (rows.empty()) fmt::print("Nobody has moved the offsets of '{}'.\n", options.group);
-    for (int i = 0; i < rows.rows(); ++i) {
-      fmt::print("{}  {:<19} {:<12} {}\n    new {}\n", rows.Text(i, 0), rows.Text(i, 1),
-                 rows.Text(i, 2), rows.Text(i, 3), rows.Text(i, 5));
+    for (const postgres::Row row : rows) {
+      fmt::print("{}  {:<19} {:<12} {}\n    new {}\n", row.Text("at"), row.Text("action"),
+                 row.Text("operator"), row.Text("reason"), row.Text("new"));
     }
   });
   return absl::OkStatus();
@@ -108,15 +97,16 @@ absl::Status History(const Context& context, const Options& options) {
 
 absl::Status Export(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  ASSIGN_OR_RETURN(const auto rows,
-                   runner.connection->Execute(runner.schema().Sql(kExport), options.group));
-  static constexpr const char* kNames[] = {"instance",   "lane",         "subscription",
-                                           "message_id", "publish_time", "epoch",
-                                           "lag_ms",     "updated_at",   "updated_by"};
+  ASSIGN_OR_RETURN(
+      const auto rows,
+      state::Offsets(runner.schema()).OfLanes(*runner.connection, ConsumerGroup(options.group)));
   Json list = Json::array();
-  for (int i = 0; i < rows.rows(); ++i) {
+  for (const postgres::Row row : rows) {
     Json lane;
-    for (int c = 0; c < rows.columns(); ++c) lane[kNames[c]] = Cell(rows, i, c);
+    for (const char* const name : {"instance", "lane", "subscription", "message_id", "publish_time",
+                                   "epoch", "lag_ms", "updated_at", "updated_by"}) {
+      lane[name] = Cell(row, name);
+    }
     list.push_back(std::move(lane));
   }
   fmt::print("{}\n", Json({{"group", options.group}, {"offsets", list}}).dump(2));

@@ -11,6 +11,7 @@
 
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "state/overview.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -22,16 +23,6 @@ constexpr double kPrintEvery = 2;  // seconds, where there is no terminal
 constexpr double kIdle = 5;        // seconds without a message: caught up
 constexpr double kNobody = 30;     // seconds without a runner: say so and end
 constexpr Millis kLook{500};
-
-// A row per instance that is alive under the epoch, or one without.
-constexpr std::string_view kHandled = R"(
-SELECT g.epoch, g.seek_state = 'done', i.instance, i.handled, i.queued,
-       i.state IN ('running', 'quiet', 'behind', 'no heartbeat')
-  FROM {state}.consumer_groups g
-  LEFT JOIN {state}.instances i
-    ON i.group_name = g.group_name AND i.epoch = $2 AND i.seen_at > now() - interval '15 seconds'
-   AND i.state <> 'halted'
- WHERE g.group_name = $1)";
 
 double Since(SteadyTime then) {
   return std::chrono::duration<double>(Clock::System().Steady() - then).count();
@@ -149,23 +140,24 @@ void HandledByInstances::Note(const std::string& instance, int64_t handled) {
 
 absl::Status FollowReplay(RunnerContext& runner, const std::string& group, int64_t epoch,
                           int64_t total, bool json) {
-  const std::string sql = runner.schema().Sql(kHandled);
+  const state::Overview overview(runner.schema());
   ProgressPrinter printer(json);
   HandledByInstances handled;
   SteadyTime moved = Clock::System().Steady(), alive = moved;
   int64_t last = -1;
   while (true) {  // Ctrl-C ends the watching, not the replay
-    ASSIGN_OR_RETURN(const auto rows, runner.connection->Execute(sql, group, epoch));
-    if (rows.empty() || rows.Int(0, 0) != epoch) {
+    ASSIGN_OR_RETURN(const auto rows, overview.Progress(*runner.connection, group, epoch));
+    if (rows.empty() || rows[0].Int("epoch") != epoch) {
       return absl::AbortedError("another reset has begun meanwhile; this one is over");
     }
-    const bool sought = rows.Bool(0, 1);
+    const bool sought = rows[0].Bool("sought");
     int64_t queued = 0;
     bool ready = false;
-    for (int i = 0; i < rows.rows() && !rows.IsNull(i, 2); ++i) {
-      handled.Note(std::string(rows.Text(i, 2)), rows.Int(i, 3));
-      queued += rows.Int(i, 4);
-      ready = ready || rows.Bool(i, 5);
+    for (const postgres::Row row : rows) {
+      if (row.IsNull("instance")) break;
+      handled.Note(row.String("instance"), row.Int("handled"));
+      queued += row.Int("queued");
+      ready = ready || row.Bool("ready");
       alive = Clock::System().Steady();
     }
     const int64_t done = handled.sum();

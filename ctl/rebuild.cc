@@ -20,9 +20,9 @@ namespace lockstep::ctl {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using offsets::RebuildRow;
-using offsets::RebuildState;
 using operations::RebuildFrom;
+using state::RebuildRow;
+using state::RebuildState;
 
 constexpr size_t kShown = 20;  // differences, per table
 
@@ -52,8 +52,8 @@ absl::StatusOr<RebuildFrom> ParseFrom(const std::string& text, const std::string
 }
 
 std::string Beginning(const RebuildRow& row) {
-  return row.seek.kind == offsets::SeekKind::kTime ? FormatTimestamp(row.seek.time)
-                                                   : row.seek.snapshot;
+  return row.seek.kind == state::SeekKind::kTime ? FormatTimestamp(row.seek.time)
+                                                 : row.seek.snapshot;
 }
 
 std::string HowToGoOn(const RebuildRow& row, const std::string& group) {
@@ -229,7 +229,7 @@ absl::Status Resume(const Context& context, const Options& options) {
 
 absl::Status Status(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  const offsets::Rebuilds rebuilds(runner.schema(), ConsumerGroup(options.group));
+  const state::Rebuilds rebuilds(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto row, rebuilds.Load(*runner.connection));
   context.Answer(row ? ToJson(options.group, *row) : Json(nullptr), [&] {
     if (!row) {

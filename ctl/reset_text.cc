@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string TargetText(const offsets::WantedSeek& seek) {
-  return seek.kind == offsets::SeekKind::kSnapshot ? seek.snapshot : FormatTimestamp(seek.time);
+std::string TargetText(const state::WantedSeek& seek) {
+  return seek.kind == state::SeekKind::kSnapshot ? seek.snapshot : FormatTimestamp(seek.time);
 }
 
 // What an overwriting replay does to the tables: replaced rows are written again, counted and

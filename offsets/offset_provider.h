@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "offsets/position.h"
+#include "state/position.h"
 
 namespace lockstep::postgres {
 class Transaction;
@@ -13,18 +13,10 @@ class Transaction;
 
 namespace lockstep::offsets {
 
-// Who moved an offset by hand, and why; goes into the audit.
-struct ResetRecord {
-  ConsumerGroup group;
-  std::string subscription;
-  std::optional<Position> to;  // none = the group starts without an offset
-  int64_t epoch = 0;           // the one that the reset begins
-  std::string operator_name;
-  std::string reason;
-  std::string action = "offsets.reset";
-  std::string mode = "keep";  // keep, empty, overwrite
-  std::string snapshot;       // what it seeks to, if that is no time
-};
+using state::GroupOffset;
+using state::LaneOffset;
+using state::Position;
+using state::ResetRecord;
 
 // Where the offsets of consumer groups are kept. Everything happens in the caller's transaction, so
 // that an offset commits with what it stands for; the memory implementation takes none. Safe from

@@ -53,7 +53,7 @@ class MemoryStore : public Store {
 
 class PostgresStore : public Store {
  public:
-  PostgresStore() : connection_(database_.Connect()), provider_(StateSchema("st")) {
+  PostgresStore() : connection_(database_.Connect()), provider_(state::Schema("st")) {
     EXPECT_TRUE(postgres::Migrator(*connection_, "st", sql::StateMigrations()).Up().ok());
     database_.Run(
         "INSERT INTO st.instances (group_name, instance, epoch, lanes) "

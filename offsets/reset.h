@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "offsets/epoch.h"
 #include "offsets/fence.h"
-#include "offsets/postgres_offset_provider.h"
+#include "state/dead_letters.h"
+#include "state/epochs.h"
+#include "state/key_states.h"
+#include "state/offsets.h"
+#include "state/slots.h"
 
 namespace lockstep::offsets {
 
@@ -20,7 +23,7 @@ enum class ResetMode {
 std::string_view Name(ResetMode mode);
 
 struct ResetRequest {
-  WantedSeek seek;  // `latest` has become a time before it gets here
+  state::WantedSeek seek;  // `latest` has become a time before it gets here
   ResetMode mode = ResetMode::kKeep;
   std::vector<std::string> tables;          // schema.table; emptied by kEmpty
   std::optional<WallTime> overwrite_until;  // of kOverwrite; none = all that is published now
@@ -41,8 +44,8 @@ struct ResetDone {
   int generation = 0;
 };
 
-// The reset of a group (docs/offsets.md): one transaction under the epoch's lock, held exclusively, that
-// begins a new epoch, stores the Seek that it wants, moves the offsets, empties the tables if
+// The reset of a group (docs/offsets.md): one transaction under the epoch's lock, held exclusively,
+// that begins a new epoch, stores the Seek that it wants, moves the offsets, empties the tables if
 // asked, writes the audit and notifies. Runners find the new epoch at their next batch or within a
 // second; one of them performs the Seek. Safe from any thread, each with a connection of its own.
 class Resets {
@@ -50,7 +53,7 @@ class Resets {
   // Called with a line for each session that the reset waits for, at every try.
   using OnWait = std::function<void(const std::vector<std::string>& holders)>;
 
-  Resets(const StateSchema& schema, ConsumerGroup group);
+  Resets(const state::Schema& schema, ConsumerGroup group);
 
   absl::StatusOr<ResetDone> Run(postgres::Connection& connection, const ResetRequest& request,
                                 const OnWait& on_wait = {}) const;
@@ -68,13 +71,14 @@ class Resets {
                                 const ResetRequest& request) const;
   absl::Status Empty(postgres::Transaction& transaction, const ResetRequest& request,
                      int old_generation) const;
-  absl::Status SkipGaps(postgres::Transaction& transaction, const ResetRequest& request,
-                        int generation) const;
 
-  const StateSchema schema_;
+  const state::Schema schema_;
   const ConsumerGroup group_;
-  const Epochs epochs_;
-  mutable PostgresOffsetProvider offsets_;
+  const state::Epochs epochs_;
+  const state::Slots slots_;
+  const state::KeyStates key_states_;
+  const state::DeadLetters dead_letters_;
+  const state::Offsets offsets_;
 };
 
 }  // namespace lockstep::offsets

@@ -7,9 +7,9 @@
 
 #include "offsets/postgres_offset_provider.h"
 #include "offsets/reset.h"
-#include "operations/dead_letter_desk.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
+#include "state/dead_letter_desk.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep::operations {
@@ -46,17 +46,17 @@ class Operator {
   int64_t FirstDead() {
     return world_.Count("SELECT min(id) FROM feed_state.dead_letters WHERE state = 'dead'");
   }
-  DeadLetterDesk desk() const { return {schema_, group_}; }
+  state::DeadLetterDesk desk() const { return {schema_, group_}; }
   postgres::Connection& connection() { return *connection_; }
 
  private:
   GroupWorld& world_;
-  const offsets::StateSchema schema_{"feed_state"};
+  const state::Schema schema_{"feed_state"};
   const ConsumerGroup group_{"feed"};
   std::unique_ptr<postgres::Connection> connection_;
   TestProjector projector_;
   offsets::PostgresOffsetProvider offsets_{schema_};
-  const offsets::Epochs epochs_{schema_, group_};
+  const state::Epochs epochs_{schema_, group_};
   const Batch batch_;
 };
 
@@ -217,10 +217,10 @@ TEST(DeadLetterReplay, AfterAResetForwardNothingWaitsForWhatWasLeftOut) {
   group.reset();
   world.Publish({merge(4), merge(5)});
   Operator ann(world);
-  const offsets::Resets resets{offsets::StateSchema("feed_state"), ConsumerGroup("feed")};
+  const offsets::Resets resets{state::Schema("feed_state"), ConsumerGroup("feed")};
   ASSERT_TRUE(resets
                   .Run(ann.connection(),
-                       {.seek = {.kind = offsets::SeekKind::kTime, .time = Clock::System().Now()},
+                       {.seek = {.kind = state::SeekKind::kTime, .time = Clock::System().Now()},
                         .operator_name = "ann",
                         .reason = "a test",
                         .fence = Millis(1)})

@@ -16,8 +16,8 @@
 namespace lockstep::operations {
 namespace {
 
-using offsets::RebuildRow;
-using offsets::RebuildState;
+using state::RebuildRow;
+using state::RebuildState;
 
 constexpr std::string_view kLockNotAvailable = "55P03";
 constexpr Millis kLockTry{1'000};
@@ -31,30 +31,6 @@ constexpr std::chrono::minutes kLongestBatch{5};
 constexpr std::chrono::seconds kCheckEvery{1};
 constexpr std::chrono::seconds kMissingFor{30};
 constexpr Millis kNearlyThere{2'000};  // of lag: worth a look whether it is all there
-
-// The shadow's own group: its slot, and the Seek that its first session performs.
-constexpr std::string_view kShadowGroup = R"(
-WITH made AS (
-  INSERT INTO {state}.consumer_groups
-         (group_name, active_slot, seek_kind, seek_time, seek_snapshot, seek_state, skip_before,
-          updated_by)
-  VALUES ($1, $2, $4, $5, $6, 'wanted', $5, $7) RETURNING group_name)
-INSERT INTO {state}.slots (group_name, slot, subscription, state, tables)
-SELECT group_name, $2, $3, 'shadow',
-       (SELECT jsonb_object_agg(t, t || $9) FROM unnest($8::text[]) t) FROM made)";
-
-constexpr std::string_view kInboxOf = R"(
-SELECT count(*) FROM {state}.inbox
- WHERE received_at >= $2
-   AND generation = (SELECT s.generation FROM {state}.slots s JOIN {state}.consumer_groups g
-                       ON s.group_name = g.group_name AND s.slot = g.active_slot
-                      WHERE g.group_name = $1))";
-
-constexpr std::string_view kSeenBy = R"(
-SELECT i.event_id IS NOT NULL
-  FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n)
-  LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = nullif(w.id, '')::uuid
- ORDER BY w.n)";
 
 }  // namespace
 
@@ -72,7 +48,9 @@ class Rebuild::Filling : public runner::Admission {
     options.name = rebuild_.rebuilds_.shadow_group().value();
     options.subscription = row_.new_subscription;
     options.checkpoints = false;
-    ASSIGN_OR_RETURN(before_, Count(options.name, WallTime()));
+    ASSIGN_OR_RETURN(
+        before_, rebuild_.inbox_.CountSince(rebuild_.connection_, rebuild_.rebuilds_.shadow_group(),
+                                            WallTime()));
     metrics_ = std::make_unique<MetricsRegistry>();
     environment_.reset(new runner::GroupEnvironment{.database = parts.database,
                                                     .state_schema = parts.state_schema,
@@ -95,12 +73,12 @@ class Rebuild::Filling : public runner::Admission {
                           std::span<runner::Inbound* const> items) const override {
     std::vector<bool> admitted(items.size(), true);
     if (follow_ == 0) return admitted;
-    postgres::Array ids;
-    for (const runner::Inbound* item : items) ids.Add(item->event.event_id.value());
-    const auto rows = connection.Execute(rebuild_.schema_.Sql(kSeenBy), ids, follow_.load());
-    for (int i = 0; rows.ok() && i < rows->rows(); ++i) {
+    std::vector<std::string> ids;
+    for (const runner::Inbound* item : items) ids.push_back(item->event.event_id.value());
+    const auto seen = rebuild_.inbox_.Seen(connection, follow_, ids);
+    for (size_t i = 0; seen.ok() && i < ids.size(); ++i) {
       // What has no readable id is in no inbox; it is a dead letter in both.
-      admitted[i] = rows->Bool(i, 0) || items[i]->event.event_id.empty();
+      admitted[i] = (*seen)[i] || ids[i].empty();
     }
     return admitted;
   }
@@ -112,9 +90,10 @@ class Rebuild::Filling : public runner::Admission {
   }
   // About; asked again only when it is reached, for the live slot goes on.
   absl::StatusOr<int64_t> Total() {
-    if (row_.seek.kind != offsets::SeekKind::kTime) return 0;
+    if (row_.seek.kind != state::SeekKind::kTime) return 0;
     if (total_ > 0 && done() < total_) return total_;
-    ASSIGN_OR_RETURN(total_, Count(rebuild_.group_.value(), row_.seek.time));
+    ASSIGN_OR_RETURN(
+        total_, rebuild_.inbox_.CountSince(rebuild_.connection_, rebuild_.group_, row_.seek.time));
     return total_;
   }
   // No event for so long; heartbeats go on.
@@ -136,12 +115,6 @@ class Rebuild::Filling : public runner::Admission {
   }
 
  private:
-  absl::StatusOr<int64_t> Count(const std::string& group, WallTime since) const {
-    ASSIGN_OR_RETURN(const auto row,
-                     rebuild_.connection_.Execute(rebuild_.schema_.Sql(kInboxOf), group, since));
-    return row.Int(0, 0);
-  }
-
   Rebuild& rebuild_;
   const RebuildRow& row_;
   std::unique_ptr<MetricsRegistry> metrics_;
@@ -160,7 +133,8 @@ Rebuild::Rebuild(Parts parts, postgres::Connection& connection, Listener listene
       listener_(std::move(listener)),
       schema_(parts_.state_schema),
       group_(parts_.options.name),
-      rebuilds_(schema_, group_) {}
+      rebuilds_(schema_, group_),
+      inbox_(schema_) {}
 
 Rebuild::~Rebuild() = default;
 
@@ -224,20 +198,13 @@ absl::Status Rebuild::MakeShadow(const RebuildRow& row) {
   RETURN_IF_ERROR(
       transaction.Execute(fmt::format("SET LOCAL lock_timeout = {}", kLockTry.count())).status());
   RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
-  postgres::Array tables;
-  for (const std::string& table : row.tables) tables.Add(table);
-  const bool time = row.seek.kind == offsets::SeekKind::kTime;
-  postgres::Params params;
-  params.Add(rebuilds_.shadow_group().value())
-      .Add(row.new_slot)
-      .Add(row.new_subscription)
-      .Add(time ? "time" : "snapshot");
-  time ? params.Add(row.seek.time) : params.Add(nullptr);
-  time ? params.Add(nullptr) : params.Add(row.seek.snapshot);
-  RETURN_IF_ERROR(transaction
-                      .Execute(schema_.Sql(kShadowGroup),
-                               params.Add(row.operator_name).Add(tables).Add(row.shadow_suffix()))
-                      .status());
+  const state::Epochs shadow(schema_, rebuilds_.shadow_group());
+  RETURN_IF_ERROR(shadow.CreateShadow(transaction, {.slot = row.new_slot,
+                                                    .subscription = row.new_subscription,
+                                                    .seek = row.seek,
+                                                    .tables = row.tables,
+                                                    .suffix = row.shadow_suffix(),
+                                                    .by = row.operator_name}));
   RETURN_IF_ERROR(rebuilds_.SetFilling(transaction));
   RETURN_IF_ERROR(Reached("making"));
   return transaction.Commit();
@@ -274,7 +241,7 @@ absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
 
 absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes) {
   const WallTime now = Clock::System().Now();
-  const bool time = row.seek.kind == offsets::SeekKind::kTime;
+  const bool time = row.seek.kind == state::SeekKind::kTime;
   ASSIGN_OR_RETURN(
       const auto missing,
       Swapper(row).CountMissing(connection_, time ? row.seek.time : row.began_at, row.began_at));
@@ -304,9 +271,9 @@ absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes
 absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differences,
                                       Filling& filling) {
   const RebuildSwap swap = Swapper(row);
-  const bool time = row.seek.kind == offsets::SeekKind::kTime;
+  const bool time = row.seek.kind == state::SeekKind::kTime;
   const WallTime since = std::max(checked_until_, time ? row.seek.time : row.began_at);
-  ASSIGN_OR_RETURN(const auto live, offsets::Epochs(schema_, group_).Load(connection_));
+  ASSIGN_OR_RETURN(const auto live, state::Epochs(schema_, group_).Load(connection_));
   filling.FollowOnly(live.generation);
   const SteadyTime give_up = Clock::System().Steady() + kLevel;
   while (Clock::System().Steady() < give_up) {

@@ -9,12 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "offsets/rebuilds.h"
 #include "operations/rebuild_swap.h"
 #include "operations/shadow_tables.h"
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
 #include "runner/options/group_options.h"
+#include "state/inbox.h"
+#include "state/rebuilds.h"
 
 namespace lockstep::operations {
 
@@ -35,7 +36,7 @@ struct RebuildRequest {
 
 // What a rebuild would do, for the person who decides.
 struct RebuildPlan {
-  offsets::RebuildRow row;
+  state::RebuildRow row;
   int64_t events = 0;                // about so many will be applied; 0 = not known
   std::optional<WallTime> earliest;  // how far back the topic reaches
 };
@@ -45,11 +46,11 @@ struct RebuildProgress {
   int64_t total = 0;  // about; 0 = not known
 };
 
-// A group's rebuild, blue/green (docs/rebuild.md, docs/adr/0006). The shadow slot is filled by a group of
-// this very process, from a subscription of its own, while the group's runners serve from the live
-// one. Everything that is decided is in one row of the state schema, and each step can be repeated:
-// a rebuild that was interrupted anywhere is taken up by Resume or undone by Abort. One process
-// drives a rebuild at a time. On the caller's thread.
+// A group's rebuild, blue/green (docs/rebuild.md, docs/adr/0006). The shadow slot is filled by a
+// group of this very process, from a subscription of its own, while the group's runners serve from
+// the live one. Everything that is decided is in one row of the state schema, and each step can be
+// repeated: a rebuild that was interrupted anywhere is taken up by Resume or undone by Abort. One
+// process drives a rebuild at a time. On the caller's thread.
 class Rebuild {
  public:
   struct Parts {
@@ -91,7 +92,7 @@ class Rebuild {
   absl::Status MayFinish(bool now);
   absl::Status MayAbort();
 
-  absl::StatusOr<std::optional<offsets::RebuildRow>> Load();
+  absl::StatusOr<std::optional<state::RebuildRow>> Load();
   // What the last try to swap has found.
   const std::optional<SwapResult>& last_swap() const { return last_swap_; }
 
@@ -104,30 +105,31 @@ class Rebuild {
   class Filling;
 
   absl::Status LockDriver();
-  absl::StatusOr<offsets::RebuildRow> Need();
+  absl::StatusOr<state::RebuildRow> Need();
   absl::Status Reached(std::string_view step) const { return at ? at(step) : absl::OkStatus(); }
-  absl::Status Prepare(const offsets::RebuildRow& row);
-  absl::Status MakeShadow(const offsets::RebuildRow& row);
-  absl::Status Fill(const offsets::RebuildRow& row, bool despite_differences,
+  absl::Status Prepare(const state::RebuildRow& row);
+  absl::Status MakeShadow(const state::RebuildRow& row);
+  absl::Status Fill(const state::RebuildRow& row, bool despite_differences,
                     const std::stop_token& stop);
   // Whether the shadow has everything, so that a swap can be tried.
-  absl::StatusOr<bool> CaughtUp(const offsets::RebuildRow& row, bool nothing_comes);
-  absl::StatusOr<bool> TrySwap(const offsets::RebuildRow& row, bool despite_differences,
+  absl::StatusOr<bool> CaughtUp(const state::RebuildRow& row, bool nothing_comes);
+  absl::StatusOr<bool> TrySwap(const state::RebuildRow& row, bool despite_differences,
                                Filling& filling);
-  absl::Status Discard(const offsets::RebuildRow& row);
-  absl::Status DropSlot(const offsets::RebuildRow& row);
+  absl::Status Discard(const state::RebuildRow& row);
+  absl::Status DropSlot(const state::RebuildRow& row);
   absl::Status RetryLocked(const std::function<absl::Status()>& run,
                            const std::vector<std::string>& tables);
   absl::Status ForgetSubscription(const std::string& subscription);
-  absl::Status Decide(const offsets::RebuildRow& row, int discard_slot);
-  RebuildSwap Swapper(const offsets::RebuildRow& row);
+  absl::Status Decide(const state::RebuildRow& row, int discard_slot);
+  RebuildSwap Swapper(const state::RebuildRow& row);
 
   const Parts parts_;
   postgres::Connection& connection_;
   const Listener listener_;
-  const offsets::StateSchema schema_;
+  const state::Schema schema_;
   const ConsumerGroup group_;
-  const offsets::Rebuilds rebuilds_;
+  const state::Rebuilds rebuilds_;
+  const state::Inbox inbox_;
   bool driver_ = false;
   WallTime checked_until_;
   int64_t not_redelivered_ = 0;  // and accepted

@@ -1,37 +1,21 @@
 // Rebuild::Rollback, Finish and Abort: which slot goes, and how it goes without a trace.
 #include <fmt/format.h>
 
-#include "offsets/checkpoints.h"
 #include "operations/rebuild.h"
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "state/checkpoints.h"
+#include "state/instances.h"
+#include "state/offsets.h"
+#include "state/slots.h"
 
 namespace lockstep::operations {
 namespace {
 
-using offsets::RebuildRow;
-using offsets::RebuildState;
+using state::RebuildRow;
+using state::RebuildState;
 
 constexpr Millis kLockTry{1'000};
-
-// The cleaner takes the generation's rows away. The slot is the group's own or the shadow group's.
-constexpr std::string_view kRetireGeneration = R"(
-INSERT INTO {state}.retired_generations (generation, group_name)
-SELECT generation, $1 FROM {state}.slots WHERE group_name IN ($1, $2) AND slot = $3
-ON CONFLICT DO NOTHING)";
-constexpr std::string_view kDiscardDead = R"(
-UPDATE {state}.dead_letters
-   SET group_name = $1, state = 'discarded', resolved_at = now(), resolved_by = $4,
-       note = concat_ws('; ', note, 'a rebuild took its place')
- WHERE generation IN (SELECT generation FROM {state}.slots
-                       WHERE group_name IN ($1, $2) AND slot = $3)
-   AND state IN ('dead', 'quarantined'))";
-constexpr std::string_view kForgetSlot =
-    "DELETE FROM {state}.slots WHERE group_name IN ($1, $2) AND slot = $3";
-constexpr std::string_view kForgetOffsets = "DELETE FROM {state}.offsets WHERE group_name = $1";
-constexpr std::string_view kForgetInstances = "DELETE FROM {state}.instances WHERE group_name = $1";
-constexpr std::string_view kForgetGroup =
-    "DELETE FROM {state}.consumer_groups WHERE group_name = $1";
 
 }  // namespace
 
@@ -144,19 +128,20 @@ absl::Status Rebuild::DropSlot(const RebuildRow& row) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(
       transaction.Execute(fmt::format("SET LOCAL lock_timeout = {}", kLockTry.count())).status());
-  const std::string& group = group_.value();
-  const std::string shadow = rebuilds_.shadow_group().value();
+  const ConsumerGroup shadow = rebuilds_.shadow_group();
+  const state::Epochs filling(schema_, shadow);
   // Whoever may still be filling it finds its epoch gone.
-  RETURN_IF_ERROR(offsets::Epochs(schema_, rebuilds_.shadow_group()).LockExclusively(transaction));
-  using postgres::Params;
-  const auto slot = [&] { return Params(group, shadow, row.discard_slot); };
-  RETURN_IF_ERROR(transaction.Execute(schema_.Sql(kRetireGeneration), slot()).status());
-  RETURN_IF_ERROR(
-      transaction.Execute(schema_.Sql(kDiscardDead), slot().Add(row.operator_name)).status());
-  RETURN_IF_ERROR(transaction.Execute(schema_.Sql(kForgetSlot), slot()).status());
-  for (const std::string_view sql : {kForgetOffsets, kForgetInstances, kForgetGroup}) {
-    RETURN_IF_ERROR(transaction.Execute(schema_.Sql(sql), shadow).status());
+  RETURN_IF_ERROR(filling.LockExclusively(transaction));
+  const state::Slots slots(schema_, group_);
+  ASSIGN_OR_RETURN(const auto generation, slots.Remove(transaction, shadow, row.discard_slot));
+  if (generation) {
+    RETURN_IF_ERROR(
+        state::DeadLetters(schema_, group_)
+            .DiscardAll(transaction, *generation, row.operator_name, "a rebuild took its place"));
   }
+  RETURN_IF_ERROR(state::Offsets(schema_).ForgetAll(transaction, shadow));
+  RETURN_IF_ERROR(state::Instances(schema_, shadow).ForgetAll(transaction));
+  RETURN_IF_ERROR(filling.Forget(transaction));
   RETURN_IF_ERROR(ShadowTables(row.tables).Drop(transaction, RebuildRow::Suffix(row.discard_slot)));
   RETURN_IF_ERROR(Reached("dropping"));
   return transaction.Commit();
@@ -165,9 +150,9 @@ absl::Status Rebuild::DropSlot(const RebuildRow& row) {
 // With the checkpoints that were taken of it: nobody can seek to them any more.
 absl::Status Rebuild::ForgetSubscription(const std::string& subscription) {
   pubsub::Admin& admin = parts_.transport.admin();
-  const offsets::Checkpoints checkpoints(schema_, group_);
+  const state::Checkpoints checkpoints(schema_, group_);
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(connection_));
-  for (const offsets::Checkpoint& checkpoint : list) {
+  for (const state::Checkpoint& checkpoint : list) {
     if (checkpoint.subscription != subscription) continue;
     const absl::Status gone = admin.DeleteSnapshot(checkpoint.snapshot);
     if (!gone.ok() && !absl::IsNotFound(gone)) return gone;

@@ -161,8 +161,8 @@ TEST_F(RebuildTest, WhileAResetIsUnderWayNothingIsSwapped) {
   driver.rebuild->at = [&](std::string_view step) -> absl::Status {
     if (step != "filled") return absl::OkStatus();
     const auto connection = world_.database.Connect();
-    return offsets::Resets(offsets::StateSchema("feed_state"), ConsumerGroup("feed"))
-        .Run(*connection, {.seek = {.kind = offsets::SeekKind::kTime, .time = WallTime()},
+    return offsets::Resets(state::Schema("feed_state"), ConsumerGroup("feed"))
+        .Run(*connection, {.seek = {.kind = state::SeekKind::kTime, .time = WallTime()},
                            .operator_name = "ada",
                            .reason = "a test",
                            .fence = std::chrono::minutes(10)})

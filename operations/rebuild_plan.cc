@@ -3,20 +3,17 @@
 
 #include <regex>
 
-#include "offsets/checkpoints.h"
 #include "operations/rebuild.h"
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "state/checkpoints.h"
+#include "state/offsets.h"
+#include "state/slots.h"
 
 namespace lockstep::operations {
 namespace {
 
 using Kind = RebuildFrom::Kind;
-
-constexpr std::string_view kLive = R"(
-SELECT (SELECT max(slot) FROM {state}.slots WHERE group_name = $1),
-       (SELECT count(*) FROM {state}.inbox WHERE generation = $2 AND received_at >= $3),
-       (SELECT min(publish_time) FROM {state}.group_offsets WHERE group_name = $1))";
 
 std::string ShadowSubscription(const std::string& live, int slot) {
   static const std::regex kSlot(R"(\.slot\d+$)");
@@ -24,14 +21,14 @@ std::string ShadowSubscription(const std::string& live, int slot) {
 }
 
 // Of the newest checkpoint, or the named snapshot: of the same topic, and still there.
-absl::Status PlanSnapshot(postgres::Connection& connection, const offsets::StateSchema& schema,
+absl::Status PlanSnapshot(postgres::Connection& connection, const state::Schema& schema,
                           const ConsumerGroup& group, const RebuildFrom& from,
                           const pubsub::Subscription& live, pubsub::Admin& admin,
-                          offsets::WantedSeek& seek) {
-  seek.kind = offsets::SeekKind::kSnapshot;
+                          state::WantedSeek& seek) {
+  seek.kind = state::SeekKind::kSnapshot;
   seek.snapshot = from.snapshot;
   if (from.kind == Kind::kCheckpoint) {
-    ASSIGN_OR_RETURN(const auto list, offsets::Checkpoints(schema, group).List(connection));
+    ASSIGN_OR_RETURN(const auto list, state::Checkpoints(schema, group).List(connection));
     if (list.empty()) return FailedPrecondition("no checkpoint is recorded");
     seek.snapshot = list.front().snapshot;
   }
@@ -55,7 +52,7 @@ absl::Status PlanTime(const RebuildFrom& from, const pubsub::Subscription& live,
         live.topic, group, live.name);
   }
   plan.earliest = now - *live.topic_retention;
-  plan.row.seek.kind = offsets::SeekKind::kTime;
+  plan.row.seek.kind = state::SeekKind::kTime;
   plan.row.seek.time = from.kind == Kind::kEarliest ? *plan.earliest : from.time;
   if (plan.row.seek.time < *plan.earliest) {
     return FailedPrecondition("{} is outside the retention of {}; the earliest possible is {}",
@@ -68,7 +65,7 @@ absl::Status PlanTime(const RebuildFrom& from, const pubsub::Subscription& live,
 absl::Status CheckMissing(const RebuildRequest& request, const RebuildPlan& plan,
                           const std::optional<WallTime>& first) {
   if (request.accept_missing) return absl::OkStatus();
-  if (plan.row.seek.kind == offsets::SeekKind::kSnapshot) {
+  if (plan.row.seek.kind == state::SeekKind::kSnapshot) {
     return FailedPrecondition(
         "a snapshot brings back what was not acked when it was taken, and all since; what the "
         "read model holds from before would be missing in the new tables; add --accept-missing if "
@@ -90,8 +87,7 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
         "a rebuild of '{}' stands already ({}); `lockstepctl rebuild status {}` says how to go on",
         group_.value(), Name(standing->state), group_.value());
   }
-  ASSIGN_OR_RETURN(const offsets::GroupEpoch live,
-                   offsets::Epochs(schema_, group_).Load(connection_));
+  ASSIGN_OR_RETURN(const state::GroupEpoch live, state::Epochs(schema_, group_).Load(connection_));
   pubsub::Admin& admin = parts_.transport.admin();
   ASSIGN_OR_RETURN(const pubsub::Subscription subscription,
                    admin.GetSubscription(live.subscription));
@@ -113,14 +109,18 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
     return InvalidArgument("the old slot can be kept {} at most, as long as {} keeps its messages",
                            FormatDuration(subscription.retention), live.subscription);
   }
-  ASSIGN_OR_RETURN(const auto row, connection_.Execute(schema_.Sql(kLive), group_.value(),
-                                                       live.generation, plan.row.seek.time));
-  plan.row.new_slot = static_cast<int>(row.Int(0, 0)) + 1;
-  plan.events = plan.row.seek.kind == offsets::SeekKind::kTime ? row.Int(0, 1) : 0;
-  if (!row.IsNull(0, 2) && plan.row.seek.kind == offsets::SeekKind::kTime &&
-      plan.row.seek.time > row.Time(0, 2)) {
-    return InvalidArgument("{} is after the group's own position, {}",
-                           FormatTimestamp(plan.row.seek.time), FormatTimestamp(row.Time(0, 2)));
+  ASSIGN_OR_RETURN(const int newest, state::Slots(schema_, group_).Newest(connection_));
+  plan.row.new_slot = newest + 1;
+  if (plan.row.seek.kind == state::SeekKind::kTime) {
+    ASSIGN_OR_RETURN(plan.events,
+                     inbox_.CountSince(connection_, live.generation, plan.row.seek.time));
+    ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+    ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(transaction, group_));
+    if (offset && plan.row.seek.time > offset->position.publish_time) {
+      return InvalidArgument("{} is after the group's own position, {}",
+                             FormatTimestamp(plan.row.seek.time),
+                             FormatTimestamp(offset->position.publish_time));
+    }
   }
   plan.row.new_subscription = ShadowSubscription(live.subscription, plan.row.new_slot);
   ASSIGN_OR_RETURN(const auto projector, parts_.projector(""));

@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "offsets/rebuilds.h"
 #include "offsets/reset.h"
 #include "operations/shadow_tables.h"
 #include "operations/table_compare.h"
+#include "state/inbox.h"
+#include "state/rebuilds.h"
+#include "state/slots.h"
 
 namespace lockstep::operations {
 
@@ -32,7 +34,7 @@ struct SwapResult {
 class RebuildSwap {
  public:
   // `ignored`: per declared table, columns that two builds of it need not have in common.
-  RebuildSwap(const offsets::StateSchema& schema, const ConsumerGroup& group, ShadowTables tables,
+  RebuildSwap(const state::Schema& schema, const ConsumerGroup& group, ShadowTables tables,
               std::map<std::string, std::set<std::string>> ignored);
 
   struct Request {
@@ -55,28 +57,24 @@ class RebuildSwap {
   absl::StatusOr<int64_t> CountAhead(postgres::Connection& connection, WallTime since) const;
 
   // Live events since `since` that the shadow lacks; of these, how many came since `began`.
-  struct Missing {
-    int64_t all = 0;
-    int64_t recent = 0;
-  };
-  absl::StatusOr<Missing> CountMissing(postgres::Connection& connection, WallTime since,
-                                       WallTime began) const;
+  absl::StatusOr<state::Inbox::Missing> CountMissing(postgres::Connection& connection,
+                                                     WallTime since, WallTime began) const;
 
  private:
-  absl::StatusOr<int64_t> CountOneSided(postgres::Transaction& transaction, std::string_view in,
-                                        std::string_view not_in, WallTime since) const;
+  absl::StatusOr<int64_t> CountOneSided(postgres::Transaction& transaction, const ConsumerGroup& in,
+                                        const ConsumerGroup& not_in, WallTime since) const;
   absl::StatusOr<int64_t> AwaitShadow(postgres::Transaction& transaction,
                                       const Request& request) const;
-  absl::Status Compare(postgres::Transaction& transaction, const offsets::RebuildRow& row,
+  absl::Status Compare(postgres::Transaction& transaction, const state::RebuildRow& row,
                        SwapResult& result) const;
-  absl::Status HandOver(postgres::Transaction& transaction, const offsets::RebuildRow& row) const;
-  absl::Status Activate(postgres::Transaction& transaction, const offsets::RebuildRow& row,
-                        int active, int retired) const;
+  absl::Status HandOver(postgres::Transaction& transaction, const state::RebuildRow& row) const;
 
-  const offsets::StateSchema schema_;
-  const offsets::Rebuilds rebuilds_;
-  const offsets::Epochs live_;
-  const offsets::Epochs shadow_;
+  const state::Schema schema_;
+  const state::Rebuilds rebuilds_;
+  const state::Inbox inbox_;
+  const state::Slots slots_;
+  const state::Epochs live_;
+  const state::Epochs shadow_;
   const offsets::Resets resets_;
   const ShadowTables tables_;
   const std::map<std::string, std::set<std::string>> ignored_;

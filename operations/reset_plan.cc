@@ -3,21 +3,18 @@
 #include <algorithm>
 #include <random>
 
-#include "offsets/postgres_offset_provider.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
+#include "state/inbox.h"
+#include "state/offsets.h"
 
 namespace lockstep::operations {
 namespace {
 
 using offsets::ResetMode;
-using offsets::SeekKind;
+using state::SeekKind;
 using Target = ResetWish::Target;
-
-// Events that came after the target come again.
-constexpr std::string_view kReceivedSince = R"(
-SELECT count(*) FROM {state}.inbox WHERE generation = $1 AND received_at >= $2)";
 
 // How far back this subscription can go: acked messages that it keeps, or that its topic keeps.
 std::optional<Millis> Window(const pubsub::Subscription& subscription) {
@@ -115,18 +112,17 @@ absl::Status CheckEmptying(const ResetWish& wish, const ResetPlan& plan) {
 
 }  // namespace
 
-absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection,
-                                    const offsets::StateSchema& schema, const ConsumerGroup& group,
+absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const state::Schema& schema,
+                                    const ConsumerGroup& group,
                                     const std::vector<std::string>& tables, pubsub::Admin& admin,
                                     const ResetWish& wish, WallTime now) {
   ResetPlan plan;
-  const offsets::Epochs epochs(schema, group);
+  const state::Epochs epochs(schema, group);
   ASSIGN_OR_RETURN(plan.before, epochs.Load(connection));
   plan.first = plan.before.first_publish_time;
   {
     ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-    offsets::PostgresOffsetProvider provider(schema);
-    ASSIGN_OR_RETURN(plan.offset, provider.Load(&transaction, group));
+    ASSIGN_OR_RETURN(plan.offset, state::Offsets(schema).Load(transaction, group));
   }
   auto subscription = admin.GetSubscription(plan.before.subscription);
   const bool readable = subscription.ok();
@@ -141,9 +137,9 @@ absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection,
   } else {
     RETURN_IF_ERROR(PlanTarget(wish, *subscription, now, plan));
     if (wish.emulator && readable) RETURN_IF_ERROR(TrySeek(*subscription, admin, now));
-    ASSIGN_OR_RETURN(const auto count, connection.Execute(schema.Sql(kReceivedSince),
-                                                          plan.before.generation, plan.seek.time));
-    plan.redelivered = count.Int(0, 0);
+    // Events that came after the target come again.
+    ASSIGN_OR_RETURN(plan.redelivered, state::Inbox(schema).CountSince(
+                                           connection, plan.before.generation, plan.seek.time));
   }
   if (!readable) plan.earliest.reset();
   RETURN_IF_ERROR(CheckEmptying(wish, plan));

@@ -24,9 +24,9 @@ struct ResetWish {
 
 // What a reset would do, for the dry run.
 struct ResetPlan {
-  offsets::GroupEpoch before;
-  std::optional<offsets::GroupOffset> offset;
-  offsets::WantedSeek seek;
+  state::GroupEpoch before;
+  std::optional<state::GroupOffset> offset;
+  state::WantedSeek seek;
   std::optional<WallTime> earliest;  // what can be replayed; none = it could not be found out
   std::optional<WallTime> first;     // the oldest event in the read model
   int64_t redelivered = -1;          // about; -1 = unknown
@@ -34,8 +34,8 @@ struct ResetPlan {
 };
 
 // Looks, and changes nothing. Refusals are statuses whose sentence says what is possible instead.
-absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection,
-                                    const offsets::StateSchema& schema, const ConsumerGroup& group,
+absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const state::Schema& schema,
+                                    const ConsumerGroup& group,
                                     const std::vector<std::string>& tables, pubsub::Admin& admin,
                                     const ResetWish& wish, WallTime now);
 

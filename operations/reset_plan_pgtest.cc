@@ -36,9 +36,9 @@ class PlanReset : public ::testing::Test {
   }
   absl::StatusOr<ResetPlan> Plan(const ResetWish& wish, pubsub::Admin* admin = nullptr) {
     const auto connection = world_.database.Connect();
-    return operations::PlanReset(*connection, offsets::StateSchema("feed_state"),
-                                 ConsumerGroup("feed"), {"rm.items", "rm.counters"},
-                                 admin ? *admin : world_.bus.admin(), wish, Clock::System().Now());
+    return operations::PlanReset(*connection, state::Schema("feed_state"), ConsumerGroup("feed"),
+                                 {"rm.items", "rm.counters"}, admin ? *admin : world_.bus.admin(),
+                                 wish, Clock::System().Now());
   }
   static WallTime HoursAgo(int hours) { return Clock::System().Now() - std::chrono::hours(hours); }
 

@@ -2,6 +2,8 @@
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"
+#include "state/epochs.h"
+#include "state/inbox.h"
 
 namespace lockstep::projections {
 
@@ -28,39 +30,32 @@ absl::StatusOr<GuardPreview> GuardPreview::Open(const GroupPlan& plan,
     preview.live_.push_back(std::move(live));
   }
   if (plan.state_schema.empty()) return preview;
-  const std::string schema = QuoteIdentifier(plan.state_schema);
-  ASSIGN_OR_RETURN(const auto known,
-                   connection.Execute("SELECT to_regclass($1) IS NOT NULL", schema + ".slots"));
-  if (!known.Bool(0, 0)) {
+  const state::Schema schema(plan.state_schema);
+  const absl::Status there = schema.Check(connection);
+  if (absl::IsFailedPrecondition(there)) {
     return FailedPrecondition(
         "schema {} holds no state of a service; name the one that the runner "
         "is configured with (--state-schema)",
         plan.state_schema);
   }
-  ASSIGN_OR_RETURN(
-      const auto slot,
-      connection.Execute(fmt::format("SELECT s.generation FROM {0}.consumer_groups AS g\n"
-                                     "JOIN {0}.slots AS s ON s.group_name = g.group_name"
-                                     " AND s.slot = g.active_slot\nWHERE g.group_name = $1",
-                                     schema),
-                         plan.group));
-  if (!slot.empty()) preview.generation_ = slot.Int(0, 0);
+  RETURN_IF_ERROR(there);
+  const auto group = state::Epochs(schema, ConsumerGroup(plan.group)).Load(connection);
+  if (!group.ok() && !absl::IsNotFound(group.status())) return group.status();
+  if (group.ok()) preview.generation_ = group->generation;
   return preview;
 }
 
 absl::StatusOr<bool> GuardPreview::Seen(const Event& event) {
   if (!generation_.has_value()) return false;
   const auto seen =
-      connection_->Execute(fmt::format("SELECT FROM {}.inbox WHERE generation = $1 AND event_id ="
-                                       " $2::uuid",
-                                       QuoteIdentifier(plan_->state_schema)),
-                           *generation_, event.event_id.value());
+      state::Inbox(state::Schema(plan_->state_schema))
+          .Seen(*connection_, static_cast<int>(*generation_), {event.event_id.value()});
   if (!seen.ok()) {
     // An id that is no uuid can't be in the inbox.
     const bool no_uuid = postgres::Classify(seen.status()) == postgres::ErrorClass::kData;
     return no_uuid ? absl::StatusOr<bool>(false) : seen.status();
   }
-  return !seen->empty();
+  return seen->front();
 }
 
 // Answers one row: the key as one text, the stored version (NULL = none), whether it is deleted,

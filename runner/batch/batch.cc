@@ -11,17 +11,12 @@
 namespace lockstep::runner {
 namespace {
 
-// How far back this generation reaches: what a reset that empties it must be able to replay.
-constexpr std::string_view kFirstSeen = R"(
-UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
- WHERE group_name = $1 AND slot = $2)";
-
 bool Before(const Inbound* a, const Inbound* b) {
   return std::tie(a->publish_time, a->message_id) < std::tie(b->publish_time, b->message_id);
 }
 
-offsets::LaneOffset OffsetAfter(const ConsumerGroup& group, const offsets::GroupEpoch& under,
-                                const LaneIdentity& lane, const Inbound& last) {
+state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoch& under,
+                              const LaneIdentity& lane, const Inbound& last) {
   const auto lag = std::chrono::duration_cast<Millis>(Clock::System().Now() - last.publish_time);
   return {.group = group,
           .instance = lane.instance,
@@ -34,7 +29,7 @@ offsets::LaneOffset OffsetAfter(const ConsumerGroup& group, const offsets::Group
 
 }  // namespace
 
-Batch::Batch(const offsets::StateSchema& schema, const ConsumerGroup& group,
+Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
              const projections::Projector& projector, offsets::OffsetProvider& offsets,
              BatchRules rules)
     : group_(group),
@@ -47,10 +42,10 @@ Batch::Batch(const offsets::StateSchema& schema, const ConsumerGroup& group,
       key_states_(schema),
       parking_(schema),
       dead_letters_(schema, group),
-      first_seen_(schema, "slot_first_seen", kFirstSeen) {}
+      slots_(schema, group) {}
 
 absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
-                                       const offsets::GroupEpoch& under, const LaneIdentity& lane,
+                                       const state::GroupEpoch& under, const LaneIdentity& lane,
                                        std::span<Inbound* const> items,
                                        const ReleaseLimits& limits) const {
   BatchResult result{.began = Clock::System().Steady()};
@@ -66,10 +61,11 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
       if (fresh[i] || overwrites) run->Add(items[i], i, !fresh[i]);
     }
   };
-  const Arrivals arrivals(items);
+  const std::vector<const envelope::Received*> received(items.begin(), items.end());
+  const state::Arrivals arrivals(received);
   add(arrivals.first);  // as if the inbox knew none of them
-  ASSIGN_OR_RETURN(Opening::Answer answer,
-                   opening_.Enter(transaction, under, items, arrivals, run->Chains()));
+  ASSIGN_OR_RETURN(state::Opening::Answer answer,
+                   opening_.Enter(transaction, under, received, arrivals, run->Chains()));
   RETURN_IF_ERROR(epochs_.Check(under, answer.epoch));
   if (!answer.all_new) {
     add(answer.fresh);
@@ -83,9 +79,7 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   }
   const auto [first, last] = std::minmax_element(items.begin(), items.end(), Before);
   if (!under.first_publish_time || (*first)->publish_time < *under.first_publish_time) {
-    RETURN_IF_ERROR(
-        transaction.Execute(first_seen_, group_.value(), under.slot, (*first)->publish_time)
-            .status());
+    RETURN_IF_ERROR(slots_.NoteFirst(transaction, under.slot, (*first)->publish_time));
   }
   RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, **last)));
   result.commit_began = Clock::System().Steady();
@@ -94,13 +88,13 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
 }
 
 absl::Status Batch::Confirm(postgres::Connection& connection,
-                            const offsets::GroupEpoch& under) const {
+                            const state::GroupEpoch& under) const {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   return transaction.Rollback();
 }
 
 absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
-                                           const offsets::GroupEpoch& under,
+                                           const state::GroupEpoch& under,
                                            const std::vector<std::string>& keys,
                                            const ReleaseLimits& limits, Loaded* loaded) const {
   BatchResult result{.began = Clock::System().Steady()};
@@ -127,17 +121,17 @@ absl::Status Batch::StillDead(postgres::Connection& connection, int64_t id,
 }
 
 absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
-                                           const offsets::GroupEpoch& under,
-                                           const DeadLetterResolution& resolution) const {
+                                           const state::GroupEpoch& under,
+                                           const state::DeadLetterResolution& resolution) const {
   BatchResult result;
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
-  ASSIGN_OR_RETURN(OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
+  ASSIGN_OR_RETURN(state::OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
   if (letter.generation != under.generation) {
     return FailedPrecondition(
         "dead letter {} belongs to an earlier generation of the read model, which was emptied",
         resolution.id);
   }
-  Inbound& item = letter.item;
+  Inbound item(std::move(letter.item));
   if (resolution.replay && !item.poison) MapEvent(projector_, item);
   if (resolution.replay && item.poison) {
     RETURN_IF_ERROR(transaction.Rollback());

@@ -9,15 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "offsets/epoch.h"
 #include "offsets/offset_provider.h"
 #include "projections/model/projector.h"
 #include "runner/batch/batch_rules.h"
-#include "runner/batch/dead_letters.h"
-#include "runner/batch/key_states.h"
-#include "runner/batch/opening.h"
-#include "runner/batch/parking.h"
 #include "runner/message/inbound.h"
+#include "state/dead_letters.h"
+#include "state/epochs.h"
+#include "state/key_states.h"
+#include "state/opening.h"
+#include "state/parking.h"
+#include "state/slots.h"
 
 namespace lockstep::runner {
 
@@ -81,20 +82,19 @@ struct LaneIdentity {
 // from the caller, a lane or lockstepctl. Safe from any thread, each with a connection of its own.
 class Batch {
  public:
-  Batch(const offsets::StateSchema& schema, const ConsumerGroup& group,
+  Batch(const state::Schema& schema, const ConsumerGroup& group,
         const projections::Projector& projector, offsets::OffsetProvider& offsets,
         BatchRules rules);
 
   // One transaction over messages from the bus. A failure leaves nothing behind (unless it is in
   // doubt) and is ABORTED when the epoch is over, the database's otherwise.
-  absl::StatusOr<BatchResult> Run(postgres::Connection& connection,
-                                  const offsets::GroupEpoch& under, const LaneIdentity& lane,
-                                  std::span<Inbound* const> items,
+  absl::StatusOr<BatchResult> Run(postgres::Connection& connection, const state::GroupEpoch& under,
+                                  const LaneIdentity& lane, std::span<Inbound* const> items,
                                   const ReleaseLimits& limits = {}) const;
 
   // Applies what waits for these aggregates and no longer has to; saves no offset.
   absl::StatusOr<BatchResult> Release(postgres::Connection& connection,
-                                      const offsets::GroupEpoch& under,
+                                      const state::GroupEpoch& under,
                                       const std::vector<std::string>& keys,
                                       const ReleaseLimits& limits = {},
                                       Loaded* loaded = nullptr) const;
@@ -104,13 +104,13 @@ class Batch {
   // as unfinished. FAILED_PRECONDITION when it is no longer dead; INVALID_ARGUMENT when it can
   // still not be applied. Never touches the offset.
   absl::StatusOr<BatchResult> Resolve(postgres::Connection& connection,
-                                      const offsets::GroupEpoch& under,
-                                      const DeadLetterResolution& resolution) const;
+                                      const state::GroupEpoch& under,
+                                      const state::DeadLetterResolution& resolution) const;
 
   // OK while the epoch is still `under`; ABORTED when it is over.
-  absl::Status Confirm(postgres::Connection& connection, const offsets::GroupEpoch& under) const;
+  absl::Status Confirm(postgres::Connection& connection, const state::GroupEpoch& under) const;
 
-  const KeyStates& key_states() const { return key_states_; }
+  const state::KeyStates& key_states() const { return key_states_; }
   bool tracks_versions() const { return key_rules_.track_versions; }
 
  private:
@@ -123,12 +123,12 @@ class Batch {
   offsets::OffsetProvider& offsets_;
   const BatchRules rules_;
   const KeyRules key_rules_;
-  const offsets::Epochs epochs_;
-  const Opening opening_;
-  const KeyStates key_states_;
-  const Parking parking_;
-  const DeadLetters dead_letters_;
-  const offsets::StateStatement first_seen_;
+  const state::Epochs epochs_;
+  const state::Opening opening_;
+  const state::KeyStates key_states_;
+  const state::Parking parking_;
+  const state::DeadLetters dead_letters_;
+  const state::Slots slots_;
 };
 
 }  // namespace lockstep::runner

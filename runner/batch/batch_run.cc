@@ -56,7 +56,7 @@ void BatchRun::Add(Inbound* item, size_t index, bool seen) {
 
 void BatchRun::AddKey(const std::string& key) { keys_[key].reconsider = true; }
 
-void BatchRun::AddResolution(const Inbound& item, const DeadLetterResolution& resolution) {
+void BatchRun::AddResolution(const Inbound& item, const state::DeadLetterResolution& resolution) {
   resolved_ = &item;
   resolution_ = &resolution;
   if (!item.ordered()) return;
@@ -80,8 +80,8 @@ absl::Status BatchRun::Finish(BatchResult& result) {
 }
 
 // A chain that holds nothing unusual can be settled by the statement that locks it.
-Chain BatchRun::ChainOf(const std::string& name, const Key& key) const {
-  Chain chain{.aggregate_key = name};
+state::Chain BatchRun::ChainOf(const std::string& name, const Key& key) const {
+  state::Chain chain{.aggregate_key = name};
   chain.first = key.entries.front().item->event.version;
   chain.last = chain.first;
   for (const Entry& entry : key.entries) {
@@ -92,8 +92,8 @@ Chain BatchRun::ChainOf(const std::string& name, const Key& key) const {
   return chain;
 }
 
-std::vector<Chain> BatchRun::Chains() {
-  std::vector<Chain> chains;
+std::vector<state::Chain> BatchRun::Chains() {
+  std::vector<state::Chain> chains;
   for (auto& [name, key] : keys_) {
     std::stable_sort(key.entries.begin(), key.entries.end(), [](const Entry& a, const Entry& b) {
       return a.item->event.version < b.item->event.version;
@@ -109,9 +109,9 @@ absl::Status BatchRun::LockKeys() {
   for (const auto& [name, key] : keys_) {
     if (!key.locked) names.push_back(name);
   }
-  KeyRows rows = std::move(locked_);
+  state::KeyRows rows = std::move(locked_);
   if (!names.empty()) {
-    ASSIGN_OR_RETURN(KeyRows others,
+    ASSIGN_OR_RETURN(state::KeyRows others,
                      batch_.key_states_.Lock(transaction_, under_.generation, names));
     rows.merge(others);
   }
@@ -134,7 +134,7 @@ absl::Status BatchRun::MakeRows() {
     if (key.planned && !key.row.exists && !key.entries.empty()) names.push_back(name);
   }
   if (names.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const KeyRows made,
+  ASSIGN_OR_RETURN(const state::KeyRows made,
                    batch_.key_states_.Make(transaction_, under_.generation, names));
   for (const auto& [name, row] : made) keys_[name].row = row;
   return absl::OkStatus();
@@ -228,14 +228,13 @@ void BatchRun::HoldBack(Key& key, int64_t loaded) const {
 }
 
 absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
-  ASSIGN_OR_RETURN(std::vector<Inbound> waiting,
+  ASSIGN_OR_RETURN(std::vector<envelope::Received> waiting,
                    batch_.parking_.Load(transaction_, under_.generation, keys, limits_.max_events,
                                         limits_.max_bytes));
-  for (Inbound& item : waiting) {
-    if (++was_loaded_.events == 1) was_loaded_.first = item.event.event_id;
-    MapParked(item);
-    loaded_.push_back(std::move(item));
-    Inbound* const kept = &loaded_.back();
+  for (envelope::Received& kept_message : waiting) {
+    Inbound* const kept = &loaded_.emplace_back(std::move(kept_message));
+    if (++was_loaded_.events == 1) was_loaded_.first = kept->event.event_id;
+    MapParked(*kept);
     Load& load = loads_[kept->aggregate_key];
     ++load.events;
     load.last = kept->event.version;
@@ -283,7 +282,8 @@ void BatchRun::Collect(BatchResult& result) {
           End(entry, Ending::kDuplicate, result);
           continue;
         }
-        parked_.push_back({entry.item, gap ? Parking::Reason::kGap : Parking::Reason::kPoison});
+        parked_.push_back(
+            {entry.item, gap ? state::Parking::Reason::kGap : state::Parking::Reason::kPoison});
         ++key.next.parked;
         result.gaps += gap ? 1 : 0;
         End(entry, Ending::kParked, result);
@@ -362,7 +362,7 @@ absl::Status BatchRun::Write(BatchResult& result) {
   RETURN_IF_ERROR(batch_.dead_letters_.Insert(transaction_, generation, dead_));
   RETURN_IF_ERROR(batch_.parking_.Remove(transaction_, generation, unparked_));
   RETURN_IF_ERROR(batch_.parking_.Park(transaction_, generation, parked_));
-  KeyRows changed;
+  state::KeyRows changed;
   for (const auto& [name, key] : keys_) {
     if (key.planned && (key.changed || key.next != key.row)) changed[name] = key.next;
   }

@@ -14,7 +14,7 @@ namespace lockstep::runner {
 // about it. Made before the inbox is asked, as if all were new; made again if some were not.
 class BatchRun {
  public:
-  BatchRun(const Batch& batch, postgres::Transaction& transaction, const offsets::GroupEpoch& under,
+  BatchRun(const Batch& batch, postgres::Transaction& transaction, const state::GroupEpoch& under,
            const ReleaseLimits& limits)
       : batch_(batch), transaction_(transaction), under_(under), limits_(limits) {}
 
@@ -25,12 +25,12 @@ class BatchRun {
   void AddKey(const std::string& key);
 
   // A dead letter of this aggregate is being resolved; a discarded one settles its version.
-  void AddResolution(const Inbound& item, const DeadLetterResolution& resolution);
+  void AddResolution(const Inbound& item, const state::DeadLetterResolution& resolution);
 
   // What came so far, for Opening; in the order of the keys.
-  std::vector<Chain> Chains();
+  std::vector<state::Chain> Chains();
   // Opening has locked them; these rows need a plan.
-  void Locked(KeyRows rows) { locked_ = std::move(rows); }
+  void Locked(state::KeyRows rows) { locked_ = std::move(rows); }
 
   // Locks, decides, applies and writes; fills `result` (whose endings the caller has sized).
   absl::Status Finish(BatchResult& result);
@@ -54,8 +54,8 @@ class BatchRun {
     bool planned = false;
     bool reconsider = false;  // what waits may be due, whatever the entries say
     bool changed = false;     // whatever the plan says, the row must be written
-    KeyRow row;               // as locked
-    KeyRow next;
+    state::KeyRow row;        // as locked
+    state::KeyRow next;
   };
 
   absl::Status LockKeys();
@@ -70,25 +70,25 @@ class BatchRun {
   absl::Status Apply(BatchResult& result);
   absl::Status Write(BatchResult& result);
   void Collect(BatchResult& result);
-  Chain ChainOf(const std::string& name, const Key& key) const;
+  state::Chain ChainOf(const std::string& name, const Key& key) const;
   const KeyRules& rules() const { return batch_.key_rules_; }
   void End(const Entry& entry, Ending ending, BatchResult& result) const;
 
   const Batch& batch_;
   postgres::Transaction& transaction_;
-  const offsets::GroupEpoch& under_;
+  const state::GroupEpoch& under_;
   const ReleaseLimits& limits_;
 
   std::map<std::string, Key> keys_;
-  KeyRows locked_;
+  state::KeyRows locked_;
   Entries loose_;               // dead without a readable aggregate or version
   std::deque<Inbound> loaded_;  // out of parking
   const Inbound* resolved_ = nullptr;
-  const DeadLetterResolution* resolution_ = nullptr;
+  const state::DeadLetterResolution* resolution_ = nullptr;
   std::vector<Entry*> applied_;
-  std::vector<Parking::Parked> parked_;
-  std::vector<const Inbound*> unparked_;
-  std::vector<DeadLetters::Dead> dead_;
+  std::vector<state::Parking::Parked> parked_;
+  std::vector<const envelope::Received*> unparked_;
+  std::vector<state::DeadLetters::Dead> dead_;
   // How many parked events were loaded per aggregate, and the last one's version.
   struct Load {
     int events = 0;

@@ -1,21 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
+
+#include "state/key_states.h"
 
 namespace lockstep::runner {
 
-// What the database holds about one aggregate: a row of key_state, locked.
-struct KeyRow {
-  bool exists = false;
-  std::optional<int64_t> settled;  // every version up to it has found its end
-  std::optional<int64_t> blocked;  // a dead version; later ones wait for it
-  bool open = false;               // the next version past `settled` need not follow it
-  int parked = 0;                  // events that wait, in the database
-
-  friend bool operator==(const KeyRow&, const KeyRow&) = default;
-};
+using state::KeyRow;
 
 enum class Fate {
   kWaitsForPredecessor,  // park: a version before it is missing

@@ -132,7 +132,7 @@ TEST(GroupLife, DropsWhatCameUnderAnOlderEpochAndGoesOnUnderTheNext) {
   ASSERT_TRUE(world.AwaitDrained());
   const auto changer = world.database.Connect();
   auto change = changer->Begin();
-  const offsets::Epochs epochs(offsets::StateSchema("feed_state"), ConsumerGroup("feed"));
+  const state::Epochs epochs(state::Schema("feed_state"), ConsumerGroup("feed"));
   ASSERT_TRUE(epochs.LockExclusively(*change).ok());
   ASSERT_TRUE(change
                   ->Execute("UPDATE feed_state.consumer_groups SET epoch = 2, "

@@ -47,6 +47,7 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
                        ? std::make_unique<offsets::PostgresOffsetProvider>(schema_)
                        : nullptr),
       epochs_(schema_, ConsumerGroup(options_.name)),
+      instances_(schema_, ConsumerGroup(options_.name)),
       metrics_(environment.metrics, options_.name),
       budget_(options_.dead_letter_budget, options_.dead_letter_window),
       batch_(schema_, ConsumerGroup(options_.name), *projector_,
@@ -168,7 +169,7 @@ void Group::Run() {
     TellThatItWaits();
   }
   if (const auto connection = connections_.Try(); connection.ok()) {
-    epochs_.Leave(**connection, environment_.instance).IgnoreError();
+    instances_.Leave(**connection, environment_.instance).IgnoreError();
   }
   SetState(GroupState::kStopped, "");
 }
@@ -185,12 +186,12 @@ void Group::TellThatItWaits() {
   if (under_.epoch == 0) return;
   const auto connection = connections_.Try();
   if (!connection.ok()) return;
-  epochs_.Heartbeat(**connection, under_, environment_.instance, Report(metrics_.handled()))
+  instances_.Heartbeat(**connection, environment_.instance, Report(metrics_.handled()))
       .IgnoreError();
 }
 
 // Whoever noticed it first, a lane or this loop: a new epoch is told here.
-void Group::SetUnder(postgres::Connection& connection, const offsets::GroupEpoch& under) {
+void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& under) {
   if (under_.epoch != 0 && under_.epoch != under.epoch) {
     LogEpochChange(connection, schema_, options_.name, under.epoch);
   }
@@ -247,11 +248,11 @@ void Group::RunSession(ReadyToRun ready) {
 }
 
 // A fault of the connection says nothing about the epoch: the lanes see to that themselves.
-bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before, Session& session) {
+bool Group::EpochChanged(const state::GroupEpoch& under, int64_t before, Session& session) {
   const auto connection = connections_.Try();
   NoteDatabase(connection.status());
   if (!connection.ok()) return false;
-  epochs_.Heartbeat(**connection, under, environment_.instance, Report(before)).IgnoreError();
+  instances_.Heartbeat(**connection, environment_.instance, Report(before)).IgnoreError();
   const auto now = epochs_.Load(**connection);
   NoteDatabase(now.status());
   if (!now.ok()) return false;
@@ -265,7 +266,7 @@ bool Group::EpochChanged(const offsets::GroupEpoch& under, int64_t before, Sessi
 
 // A runner that ends between settling an event and releasing what waited for it (its drain ran out,
 // it was killed) leaves that due. Every start releases it; while nobody starts, this does.
-void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under,
+void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const state::GroupEpoch& under,
                                Session& session) {
   constexpr int kKeys = 100;
   const SteadyTime now = Clock::System().Steady();
@@ -278,17 +279,18 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::
   session.Release(*keys);
 }
 
-offsets::InstanceReport Group::Report(int64_t before) {
+state::InstanceReport Group::Report(int64_t before) {
   const GroupStatus now = status();
   const WallTime at = Clock::System().Now();
   if (now.ready() && InHand(now) == 0) caught_up_ = at;
   const HonestLag lag = LagOf(now, caught_up_, at, environment_.health);
-  offsets::InstanceReport report{.lanes = options_.lanes,
-                                 .handled = metrics_.handled() - before,
-                                 .queued = InHand(now),
-                                 .lag = lag.lag,
-                                 .lag_basis = lag.basis,
-                                 .state = StateWord(now, lag.lag, at, environment_.health)};
+  state::InstanceReport report{.epoch = under_.epoch,
+                               .lanes = options_.lanes,
+                               .handled = metrics_.handled() - before,
+                               .queued = InHand(now),
+                               .lag = lag.lag,
+                               .lag_basis = lag.basis,
+                               .state = StateWord(now, lag.lag, at, environment_.health)};
   for (const LaneStatus& lane : now.lanes) {
     if (!HasWork(lane)) report.idle_lanes.push_back(lane.lane);
   }

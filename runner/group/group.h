@@ -15,6 +15,8 @@
 #include "runner/seek/checkpoint_taker.h"
 #include "runner/status/group_status.h"
 #include "runner/status/health_options.h"
+#include "state/epochs.h"
+#include "state/instances.h"
 
 namespace lockstep::runner {
 
@@ -65,13 +67,13 @@ class Group : public Service {
  private:
   void Run();
   void RunSession(ReadyToRun ready);
-  bool EpochChanged(const offsets::GroupEpoch& under, int64_t before, Session& session);
-  void ReleaseWhatWasLeft(postgres::Connection& connection, const offsets::GroupEpoch& under,
+  bool EpochChanged(const state::GroupEpoch& under, int64_t before, Session& session);
+  void ReleaseWhatWasLeft(postgres::Connection& connection, const state::GroupEpoch& under,
                           Session& session);
-  offsets::InstanceReport Report(int64_t before);
+  state::InstanceReport Report(int64_t before);
   void FollowOptions();
   bool HasFreshOptions() const;
-  void SetUnder(postgres::Connection& connection, const offsets::GroupEpoch& under);
+  void SetUnder(postgres::Connection& connection, const state::GroupEpoch& under);
   void NoteTurn();
   void NoteDatabase(const absl::Status& answer);
   void SetState(GroupState state, const std::string& reason);
@@ -81,9 +83,10 @@ class Group : public Service {
   GroupOptions options_;  // the numbers that Reconfigure brings change between two sessions
   const GroupEnvironment& environment_;
   const std::unique_ptr<projections::Projector> projector_;
-  const offsets::StateSchema schema_;
+  const state::Schema schema_;
   const std::unique_ptr<offsets::OffsetProvider> own_offsets_;  // unless others were brought
-  const offsets::Epochs epochs_;
+  const state::Epochs epochs_;
+  const state::Instances instances_;
   GroupMetrics metrics_;
   DeadLetterBudget budget_;
   const Batch batch_;
@@ -95,7 +98,7 @@ class Group : public Service {
   mutable std::mutex mu_;
   GroupState state_ = GroupState::kStarting;
   std::string reason_;
-  offsets::GroupEpoch under_;  // written by the group's thread
+  state::GroupEpoch under_;  // written by the group's thread
   Millis inbox_retention_{0};
   std::shared_ptr<Session> session_;  // shared with status(), which may look while it ends
   bool for_good_ = false;             // halted until a restart

@@ -23,9 +23,9 @@ std::string_view ProjectOf(std::string_view subscription) {
 
 }  // namespace
 
-GroupStart::GroupStart(const GroupOptions& options, const offsets::StateSchema& schema,
+GroupStart::GroupStart(const GroupOptions& options, const state::Schema& schema,
                        const projections::Projector& projector, const Batch& batch,
-                       const offsets::Epochs& epochs, pubsub::Admin& admin, std::string instance,
+                       const state::Epochs& epochs, pubsub::Admin& admin, std::string instance,
                        SeekTiming seek_timing, bool existing_only)
     : options_(options),
       schema_(schema),
@@ -64,22 +64,21 @@ std::optional<Obstacle> GroupStart::CheckDatabase(postgres::Connection& connecti
   return FromDatabase(projector_.Check(connection));
 }
 
-absl::StatusOr<offsets::WantedSeek> GroupStart::FirstSeek(postgres::Connection& connection) const {
+absl::StatusOr<state::WantedSeek> GroupStart::FirstSeek(postgres::Connection& connection) const {
   if (options_.start_from != "checkpoint") {
     ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(connection));
-    ASSIGN_OR_RETURN(offsets::WantedSeek seek, ParseStartFrom(options_.start_from, now));
-    if (seek.kind == offsets::SeekKind::kSnapshot) {
+    ASSIGN_OR_RETURN(state::WantedSeek seek, ParseStartFrom(options_.start_from, now));
+    if (seek.kind == state::SeekKind::kSnapshot) {
       seek.snapshot = pubsub::SnapshotName(ProjectOf(options_.subscription), seek.snapshot);
     }
     return seek;
   }
-  const offsets::Checkpoints checkpoints(schema_, epochs_.group());
+  const state::Checkpoints checkpoints(schema_, epochs_.group());
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(connection));
   if (!list.empty()) {
-    return offsets::WantedSeek{.kind = offsets::SeekKind::kSnapshot,
-                               .snapshot = list.front().snapshot};
+    return state::WantedSeek{.kind = state::SeekKind::kSnapshot, .snapshot = list.front().snapshot};
   }
-  if (!absl::IsNotFound(epochs_.Load(connection).status())) return offsets::WantedSeek{};
+  if (!absl::IsNotFound(epochs_.Load(connection).status())) return state::WantedSeek{};
   return FailedPrecondition("start_from is checkpoint, and no checkpoint is recorded");
 }
 

@@ -122,7 +122,7 @@ class ResetChaos : public ::testing::Test {
   void Reset(WallTime to, offsets::ResetMode mode) {
     const auto connection = database_.Connect();
     const auto done =
-        resets_.Run(*connection, {.seek = {.kind = offsets::SeekKind::kTime, .time = to},
+        resets_.Run(*connection, {.seek = {.kind = state::SeekKind::kTime, .time = to},
                                   .mode = mode,
                                   .tables = {"rm.items", "rm.counters"},
                                   .operator_name = "chaos",
@@ -143,7 +143,7 @@ class ResetChaos : public ::testing::Test {
   emulator::Server server_;
   std::unique_ptr<pubsub::Transport> transport_;
   std::unique_ptr<pubsub::Publisher> publisher_;
-  const offsets::Resets resets_{offsets::StateSchema("feed_state"), ConsumerGroup("feed")};
+  const offsets::Resets resets_{state::Schema("feed_state"), ConsumerGroup("feed")};
   int64_t version_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 using offsets::ResetMode;
 using offsets::ResetRequest;
-using offsets::SeekKind;
+using state::SeekKind;
 
 class Reset : public ::testing::Test {
  protected:
@@ -56,7 +56,7 @@ class Reset : public ::testing::Test {
   }
 
   GroupWorld world_;
-  const offsets::Resets resets_{offsets::StateSchema("feed_state"), ConsumerGroup("feed")};
+  const offsets::Resets resets_{state::Schema("feed_state"), ConsumerGroup("feed")};
 };
 
 TEST_F(Reset, EmptiesAndReplaysUnderANewGeneration) {
@@ -141,7 +141,7 @@ TEST_F(Reset, WaitsForABatchUnderWayAndSaysForWhom) {
   }
   const auto connection = world_.database.Connect();
   const auto holder = world_.database.Connect();
-  const offsets::Epochs epochs(offsets::StateSchema("feed_state"), ConsumerGroup("feed"));
+  const state::Epochs epochs(state::Schema("feed_state"), ConsumerGroup("feed"));
   const auto under = epochs.Load(*holder);
   ASSERT_TRUE(under.ok());
   std::optional<postgres::Transaction> batch(*epochs.Begin(*holder, *under));
@@ -161,11 +161,11 @@ TEST_F(Reset, ABatchOfTheOldEpochDoesNotCommit) {
   const auto group = world_.NewGroup();
   ASSERT_TRUE(world_.Await([&] { return group->status().state == GroupState::kRunning; }));
   const auto connection = world_.database.Connect();
-  const offsets::Epochs epochs(offsets::StateSchema("feed_state"), ConsumerGroup("feed"));
+  const state::Epochs epochs(state::Schema("feed_state"), ConsumerGroup("feed"));
   const auto under = epochs.Load(*connection);
   ASSERT_TRUE(under.ok());
   Run(To(WallTime()));
-  EXPECT_TRUE(offsets::IsStaleEpoch(epochs.Begin(*connection, *under).status()));
+  EXPECT_TRUE(state::IsStaleEpoch(epochs.Begin(*connection, *under).status()));
 }
 
 // The performer is stopped between claim and Seek; another takes over; then it wakes.

@@ -28,7 +28,7 @@ class Session : private pubsub::DeliverySink {
     DeadLetterBudget& budget;
     pubsub::Transport& transport;
     postgres::ConnectionOptions connection;
-    offsets::GroupEpoch under;
+    state::GroupEpoch under;
     std::string instance;
     RestoreWitness* witness = nullptr;
     const Admission* admission = nullptr;
@@ -58,7 +58,7 @@ class Session : private pubsub::DeliverySink {
   bool idle() const;
   Millis quiet() const;
   std::vector<LaneStatus> lanes() const;
-  const offsets::GroupEpoch& under() const { return lane_parts_->under; }
+  const state::GroupEpoch& under() const { return lane_parts_->under; }
 
  private:
   void OnDeliveries(std::vector<pubsub::Delivery> deliveries) override;

@@ -192,7 +192,7 @@ TEST(Blame, BlamesNobodyWhileAResetHoldsTheEpoch) {
   ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
   const auto session = world.database.Connect();
   auto reset = session->Begin();
-  const offsets::Epochs epochs(offsets::StateSchema("feed_state"), ConsumerGroup("feed"));
+  const state::Epochs epochs(state::Schema("feed_state"), ConsumerGroup("feed"));
   ASSERT_TRUE(epochs.LockExclusively(*reset).ok());
   world.Publish({{.version = 1}});
   ASSERT_TRUE(world.Await([&] { return group->status().counts.failures >= 4; }));

@@ -26,7 +26,7 @@ bool NobodysFault(const absl::Status& failed) {
 }  // namespace
 
 FailurePolicy::FailurePolicy(const Batch& batch, ConnectionSource& connections,
-                             offsets::GroupEpoch under, LaneIdentity lane, FailureOptions options,
+                             state::GroupEpoch under, LaneIdentity lane, FailureOptions options,
                              DeadLetterBudget& budget, BatchObserver& observer,
                              std::stop_token stop)
     : batch_(batch),
@@ -116,7 +116,7 @@ Verdict FailurePolicy::Split(std::span<Inbound* const> items, bool suspected) {
 
 FailurePolicy::Step FailurePolicy::Judge(const absl::Status& failed, Faults& faults, bool suspected,
                                          Verdict& verdict) {
-  if (offsets::IsStaleEpoch(failed)) {
+  if (state::IsStaleEpoch(failed)) {
     verdict = Verdict::kStaleEpoch;
     return Step::kEnd;
   }

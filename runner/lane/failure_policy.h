@@ -48,7 +48,7 @@ enum class Verdict {
 // after it. Owned by one lane's thread.
 class FailurePolicy {
  public:
-  FailurePolicy(const Batch& batch, ConnectionSource& connections, offsets::GroupEpoch under,
+  FailurePolicy(const Batch& batch, ConnectionSource& connections, state::GroupEpoch under,
                 LaneIdentity lane, FailureOptions options, DeadLetterBudget& budget,
                 BatchObserver& observer, std::stop_token stop);
 
@@ -88,7 +88,7 @@ class FailurePolicy {
 
   const Batch& batch_;
   ConnectionSource& connections_;
-  offsets::GroupEpoch under_;
+  state::GroupEpoch under_;
   const LaneIdentity lane_;
   const FailureOptions options_;
   DeadLetterBudget& budget_;

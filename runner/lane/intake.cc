@@ -18,7 +18,7 @@ bool IsHeartbeat(const pubsub::Message& message) {
 }  // namespace
 
 Prepared Intake::Prepare(std::vector<LaneQueue::Waiting> deliveries,
-                         const offsets::GroupEpoch& under) const {
+                         const state::GroupEpoch& under) const {
   Prepared prepared;
   prepared.events.reserve(deliveries.size());
   for (LaneQueue::Waiting& waiting : deliveries) {

@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "offsets/epoch.h"
 #include "projections/model/projector.h"
 #include "runner/lane/lane_queue.h"
 #include "runner/message/inbound.h"
 #include "runner/status/group_metrics.h"
+#include "state/epochs.h"
 
 namespace lockstep::runner {
 
@@ -25,7 +25,7 @@ class Intake {
       : projector_(projector), metrics_(metrics) {}
 
   Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries,
-                   const offsets::GroupEpoch& under) const;
+                   const state::GroupEpoch& under) const;
 
  private:
   const projections::Projector& projector_;

@@ -157,7 +157,7 @@ Verdict Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
     return Verdict::kDone;
   }
   parts_.acks.GiveBack(std::move(tokens));
-  return offsets::IsStaleEpoch(current) ? Verdict::kStaleEpoch : Verdict::kDone;
+  return state::IsStaleEpoch(current) ? Verdict::kStaleEpoch : Verdict::kDone;
 }
 
 void Lane::OnCommitted(std::span<Inbound* const> items, const BatchResult& result) {
@@ -204,7 +204,7 @@ void Lane::OnGivenBack(std::span<Inbound* const> items) {
 void Lane::OnFailure(const absl::Status& status, std::span<Inbound* const> items) {
   parts_.metrics.Failed();
   if (!items.empty()) parts_.metrics.OffsetSaved(false);  // a release saves none
-  if (offsets::IsStaleEpoch(status)) return;
+  if (state::IsStaleEpoch(status)) return;
   LogFailure(parts_.options.name, index_, status, items);
   std::lock_guard lock(mu_);
   last_error_ = MessageOf(status);

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "offsets/epoch.h"
 #include "runner/lane/ack_stage.h"
 #include "runner/lane/connection_source.h"
 #include "runner/lane/failure_policy.h"
@@ -19,6 +18,7 @@
 #include "runner/options/group_options.h"
 #include "runner/seek/restore_witness.h"
 #include "runner/status/group_status.h"
+#include "state/epochs.h"
 
 namespace lockstep::runner {
 
@@ -34,7 +34,7 @@ struct LaneParts {
   DeadLetterBudget& budget;
   std::function<int64_t()> in_hand;  // messages, of all lanes
   postgres::ConnectionOptions connection;
-  offsets::GroupEpoch under;
+  state::GroupEpoch under;
   std::string instance;
   RestoreWitness* witness = nullptr;     // null = nobody looks
   const Admission* admission = nullptr;  // null = everything is applied as it comes

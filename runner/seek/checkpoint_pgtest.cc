@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "offsets/checkpoints.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
+#include "state/checkpoints.h"
 
 namespace lockstep::runner {
 namespace {
@@ -131,7 +131,7 @@ TEST_F(Restore, NeedsNoMoreCheckpointsThanAreKept) {
   world_.options.checkpoint_keep = Millis(300);
   const auto group = world_.NewGroup();
   ASSERT_TRUE(AwaitCheckpoint(6));
-  const auto first = offsets::Checkpoints::SnapshotName(kSubscription, 1);
+  const auto first = state::Checkpoints::SnapshotName(kSubscription, 1);
   EXPECT_TRUE(absl::IsNotFound(world_.bus.admin().GetSnapshot(first).status()));
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number = 1"), 0);
   EXPECT_EQ(Healings(), 0);
@@ -164,7 +164,7 @@ TEST_F(Restore, OfABackupWithoutACheckpointHaltsAndSaysWhatToDo) {
   world_.database.Run("DELETE FROM feed_state.checkpoints");
   group = world_.NewGroup("another");
   ASSERT_TRUE(world_.Await([&] { return group->status().state == GroupState::kHalted; }));
-  const std::string way_on = "or delete " + offsets::Checkpoints::SnapshotName(kSubscription, 1);
+  const std::string way_on = "or delete " + state::Checkpoints::SnapshotName(kSubscription, 1);
   EXPECT_NE(group->status().reason.find(way_on), std::string::npos) << group->status().reason;
 }
 
@@ -179,7 +179,7 @@ TEST_F(Restore, OfABackupOlderThanItsSnapshotsIsRefused) {
   PutBack();
   for (int64_t n = 1; n <= at_backup; ++n) {
     world_.bus.admin()
-        .DeleteSnapshot(offsets::Checkpoints::SnapshotName(kSubscription, n))
+        .DeleteSnapshot(state::Checkpoints::SnapshotName(kSubscription, n))
         .IgnoreError();
   }
   group = world_.NewGroup("another");

@@ -7,13 +7,13 @@
 
 namespace lockstep::runner {
 
-using offsets::Checkpoint;
+using state::Checkpoint;
 
-CheckpointTaker::CheckpointTaker(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+CheckpointTaker::CheckpointTaker(const state::Schema& schema, const state::Epochs& epochs,
                                  pubsub::Admin& admin, CheckpointOptions options)
     : epochs_(epochs), checkpoints_(schema, epochs.group()), admin_(admin), options_(options) {}
 
-bool CheckpointTaker::Tick(postgres::Connection& connection, const offsets::GroupEpoch& under) {
+bool CheckpointTaker::Tick(postgres::Connection& connection, const state::GroupEpoch& under) {
   if (!enabled()) return false;
   // Another instance may have taken the last one: the database is asked a few times per interval.
   const SteadyTime now = Clock::System().Steady();
@@ -35,7 +35,7 @@ bool CheckpointTaker::Tick(postgres::Connection& connection, const offsets::Grou
 }
 
 absl::StatusOr<std::optional<Checkpoint>> CheckpointTaker::Take(postgres::Connection& connection,
-                                                                const offsets::GroupEpoch& under,
+                                                                const state::GroupEpoch& under,
                                                                 bool even_if_not_due) {
   ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
   if (!locked) return std::optional<Checkpoint>();
@@ -55,9 +55,9 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointTaker::Take(postgres::Connec
 }
 
 absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connection,
-                                                 const offsets::GroupEpoch& under, int64_t number) {
+                                                 const state::GroupEpoch& under, int64_t number) {
   Checkpoint checkpoint{.number = number,
-                        .snapshot = offsets::Checkpoints::SnapshotName(under.subscription, number),
+                        .snapshot = state::Checkpoints::SnapshotName(under.subscription, number),
                         .subscription = under.subscription,
                         .epoch = under.epoch,
                         .taken_at = Clock::System().Now()};
@@ -77,7 +77,7 @@ absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connectio
   const absl::Status recorded = record();
   if (recorded.ok()) return checkpoint;
   // Under another epoch it belongs to nothing.
-  if (offsets::IsStaleEpoch(recorded)) admin_.DeleteSnapshot(checkpoint.snapshot).IgnoreError();
+  if (state::IsStaleEpoch(recorded)) admin_.DeleteSnapshot(checkpoint.snapshot).IgnoreError();
   return recorded;
 }
 

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "offsets/checkpoints.h"
-#include "offsets/epoch.h"
 #include "pubsub/admin.h"
+#include "state/checkpoints.h"
+#include "state/epochs.h"
 
 namespace lockstep::runner {
 
@@ -21,29 +21,29 @@ struct CheckpointOptions {
 // take snapshots it says so once and stays off.
 class CheckpointTaker {
  public:
-  CheckpointTaker(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
-                  pubsub::Admin& admin, CheckpointOptions options);
+  CheckpointTaker(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
+                  CheckpointOptions options);
 
   // Called often; does something when a checkpoint is due. True = Pub/Sub has a snapshot that the
   // database does not know: the witness must look before anything goes on.
-  bool Tick(postgres::Connection& connection, const offsets::GroupEpoch& under);
+  bool Tick(postgres::Connection& connection, const state::GroupEpoch& under);
 
   // Takes one now. Nothing when another instance is at it, or, unless `even_if_not_due`, when the
   // last one is young enough.
-  absl::StatusOr<std::optional<offsets::Checkpoint>> Take(postgres::Connection& connection,
-                                                          const offsets::GroupEpoch& under,
-                                                          bool even_if_not_due);
+  absl::StatusOr<std::optional<state::Checkpoint>> Take(postgres::Connection& connection,
+                                                        const state::GroupEpoch& under,
+                                                        bool even_if_not_due);
 
   bool enabled() const { return options_.enabled && !forbidden_; }
 
  private:
-  absl::StatusOr<offsets::Checkpoint> Make(postgres::Connection& connection,
-                                           const offsets::GroupEpoch& under, int64_t number);
+  absl::StatusOr<state::Checkpoint> Make(postgres::Connection& connection,
+                                         const state::GroupEpoch& under, int64_t number);
   absl::Status TakeAwayOld(postgres::Connection& connection,
-                           const std::vector<offsets::Checkpoint>& list);
+                           const std::vector<state::Checkpoint>& list);
 
-  const offsets::Epochs& epochs_;
-  const offsets::Checkpoints checkpoints_;
+  const state::Epochs& epochs_;
+  const state::Checkpoints checkpoints_;
   pubsub::Admin& admin_;
   const CheckpointOptions options_;
   bool forbidden_ = false;

@@ -1,30 +1,23 @@
 #include "runner/seek/epoch_log.h"
 
 #include "platform/log/log.h"
+#include "state/audit.h"
 
 namespace lockstep::runner {
-namespace {
 
-constexpr std::string_view kNewest = R"(
-SELECT action, operator, reason, old, new FROM {state}.audit
- WHERE group_name = $1 ORDER BY id DESC LIMIT 1)";
-
-}  // namespace
-
-void LogEpochChange(postgres::Connection& connection, const offsets::StateSchema& schema,
+void LogEpochChange(postgres::Connection& connection, const state::Schema& schema,
                     const std::string& group, int64_t epoch) {
-  const auto rows = connection.Execute(schema.Sql(kNewest), group);
-  const auto text = [&](int column) {
-    const bool known = rows.ok() && !rows->empty() && !rows->IsNull(0, column);
-    return known ? std::string(rows->Text(0, column)) : std::string();
+  const auto rows = state::Audit(schema, ConsumerGroup(group)).Newest(connection, 1);
+  const auto text = [&](std::string_view column) {
+    return rows.ok() && !rows->empty() ? (*rows)[0].String(column) : std::string();
   };
   log::Info("the epoch has changed", {{"group", group},
                                       {"epoch", epoch},
-                                      log::IfAny("action", text(0)),
-                                      log::IfAny("operator", text(1)),
-                                      log::IfAny("reason", text(2)),
-                                      log::IfAny("old", text(3)),
-                                      log::IfAny("new", text(4))});
+                                      log::IfAny("action", text("action")),
+                                      log::IfAny("operator", text("operator")),
+                                      log::IfAny("reason", text("reason")),
+                                      log::IfAny("old", text("old")),
+                                      log::IfAny("new", text("new"))});
 }
 
 }  // namespace lockstep::runner

@@ -7,15 +7,10 @@
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
+#include "state/offsets.h"
 
 namespace lockstep::runner {
 namespace {
-
-constexpr std::string_view kStored = R"(
-SELECT g.epoch, g.epoch_token, o.lane, o.publish_time
-  FROM {state}.consumer_groups g
-  LEFT JOIN {state}.offsets o ON o.group_name = g.group_name AND o.instance = $2
- WHERE g.group_name = $1)";
 
 // Postgres keeps microseconds.
 constexpr Millis kRounding{1};
@@ -28,7 +23,7 @@ std::string ProjectOf(const std::string& subscription) {
 
 }  // namespace
 
-RestoreWitness::RestoreWitness(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+RestoreWitness::RestoreWitness(const state::Schema& schema, const state::Epochs& epochs,
                                pubsub::Admin& admin, std::string instance, bool checkpoints,
                                Millis fence)
     : schema_(schema),
@@ -39,8 +34,8 @@ RestoreWitness::RestoreWitness(const offsets::StateSchema& schema, const offsets
       fence_(fence),
       enabled_(checkpoints) {}
 
-void RestoreWitness::Committed(const offsets::GroupEpoch& under, int lane,
-                               const offsets::Position& position) {
+void RestoreWitness::Committed(const state::GroupEpoch& under, int lane,
+                               const state::Position& position) {
   std::lock_guard lock(mu_);
   if (under.epoch != epoch_ || under.token != token_) {
     epoch_ = under.epoch;
@@ -62,24 +57,21 @@ bool RestoreWitness::WentBack(postgres::Connection& connection) {
     token = token_;
   }
   if (committed.empty()) return false;
-  const auto rows = connection.Execute(schema_.Sql(kStored), epochs_.group().value(), instance_);
-  if (!rows.ok()) return false;
-  if (rows->empty()) return true;
-  if (rows->Int(0, 0) > epoch) return false;  // a reset, which clears the offsets
-  if (rows->Int(0, 0) < epoch || rows->Text(0, 1) != token) return true;
-  std::map<int, WallTime> stored;
-  for (int i = 0; i < rows->rows(); ++i) {
-    if (!rows->IsNull(i, 2)) stored[static_cast<int>(rows->Int(i, 2))] = rows->Time(i, 3);
-  }
+  const auto stored = state::Offsets(schema_).OfInstance(connection, epochs_.group(), instance_);
+  if (!stored.ok()) return false;
+  if (!*stored) return true;
+  if ((*stored)->epoch > epoch) return false;  // a reset, which clears the offsets
+  if ((*stored)->epoch < epoch || (*stored)->token != token) return true;
+  const auto& lanes = (*stored)->lanes;
   return std::any_of(committed.begin(), committed.end(), [&](const auto& lane) {
-    const auto row = stored.find(lane.first);
-    return row == stored.end() || row->second + kRounding < lane.second;
+    const auto row = lanes.find(lane.first);
+    return row == lanes.end() || row->second + kRounding < lane.second;
   });
 }
 
 absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
-    postgres::Connection& connection, const offsets::GroupEpoch& now,
-    const std::vector<offsets::Checkpoint>& recorded) {
+    postgres::Connection& connection, const state::GroupEpoch& now,
+    const std::vector<state::Checkpoint>& recorded) {
   Found found;
   if (WentBack(connection)) {
     found.how = "its offsets are behind what this process has committed";
@@ -97,7 +89,7 @@ absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
       const int64_t newest = recorded.empty() ? 0 : recorded.front().number;
       ASSIGN_OR_RETURN(const int64_t reserved, checkpoints_.Newest(connection));
       for (const pubsub::Snapshot& snapshot : *snapshots) {
-        const auto number = offsets::Checkpoints::NumberOf(snapshot.name, now.subscription);
+        const auto number = state::Checkpoints::NumberOf(snapshot.name, now.subscription);
         if (!number || *number <= newest || healed_.contains(snapshot.name)) continue;
         found.unknown.push_back(snapshot.name);
         found.certain = found.certain || *number > reserved;
@@ -111,7 +103,7 @@ absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
 }
 
 std::optional<Obstacle> RestoreWitness::Check(postgres::Connection& connection,
-                                              const offsets::GroupEpoch& now) {
+                                              const state::GroupEpoch& now) {
   // Whoever takes a checkpoint holds the lock between the snapshot and its row.
   const auto locked = checkpoints_.TryLock(connection);
   if (!locked.ok()) return FromDatabase(locked.status());
@@ -133,18 +125,18 @@ std::optional<Obstacle> RestoreWitness::Check(postgres::Connection& connection,
 }
 
 std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
-                                             const offsets::GroupEpoch& now,
-                                             const std::vector<offsets::Checkpoint>& recorded,
+                                             const state::GroupEpoch& now,
+                                             const std::vector<state::Checkpoint>& recorded,
                                              const Found& found) {
   const std::string what =
       fmt::format("the database of group '{}' went back: {}", epochs_.group().value(), found.how);
-  offsets::WantedSeek cure = now.seek;
+  state::WantedSeek cure = now.seek;
   const auto checkpoint =
-      std::find_if(recorded.begin(), recorded.end(), [&](const offsets::Checkpoint& c) {
+      std::find_if(recorded.begin(), recorded.end(), [&](const state::Checkpoint& c) {
         return c.epoch == now.epoch && c.subscription == now.subscription;
       });
   if (checkpoint != recorded.end()) {
-    cure = {.kind = offsets::SeekKind::kSnapshot, .snapshot = checkpoint->snapshot};
+    cure = {.kind = state::SeekKind::kSnapshot, .snapshot = checkpoint->snapshot};
     const auto snapshot = admin_.GetSnapshot(checkpoint->snapshot);
     if (absl::IsNotFound(snapshot.status())) {
       return Obstacle{true,
@@ -154,11 +146,11 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
                                   what, checkpoint->number, FormatTimestamp(checkpoint->taken_at))};
     }
   }
-  if (cure.kind == offsets::SeekKind::kNone && !found.certain) {
+  if (cure.kind == state::SeekKind::kNone && !found.certain) {
     Remove(found.unknown);
     return std::nullopt;
   }
-  if (cure.kind == offsets::SeekKind::kNone) {
+  if (cure.kind == state::SeekKind::kNone) {
     return Obstacle{
         true, fmt::format("{}; it holds no checkpoint of this epoch to heal it from: replay with "
                           "lockstepctl offsets reset --to-time{}",

@@ -6,11 +6,11 @@
 #include <set>
 #include <string>
 
-#include "offsets/checkpoints.h"
-#include "offsets/epoch.h"
-#include "offsets/position.h"
 #include "pubsub/admin.h"
 #include "runner/seek/obstacle.h"
+#include "state/checkpoints.h"
+#include "state/epochs.h"
+#include "state/position.h"
 
 namespace lockstep::runner {
 
@@ -21,18 +21,18 @@ namespace lockstep::runner {
 // the inbox absorbs the rest. What can't be healed halts the group, with the reason.
 class RestoreWitness {
  public:
-  RestoreWitness(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
-                 pubsub::Admin& admin, std::string instance, bool checkpoints, Millis fence);
+  RestoreWitness(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
+                 std::string instance, bool checkpoints, Millis fence);
 
   // On the lanes' threads, after each commit.
-  void Committed(const offsets::GroupEpoch& under, int lane, const offsets::Position& position);
+  void Committed(const state::GroupEpoch& under, int lane, const state::Position& position);
 
   // Whether the database lacks what this process has committed. On the lanes' threads, before the
   // first batch of a new connection. A fault of the connection answers no: there is no batch then.
   bool WentBack(postgres::Connection& connection);
 
   // Before a session, on the group's thread. Heals; answers what stands in the way.
-  std::optional<Obstacle> Check(postgres::Connection& connection, const offsets::GroupEpoch& now);
+  std::optional<Obstacle> Check(postgres::Connection& connection, const state::GroupEpoch& now);
 
  private:
   struct Found {
@@ -43,16 +43,15 @@ class RestoreWitness {
     bool certain = false;
   };
   absl::StatusOr<std::optional<Found>> Look(postgres::Connection& connection,
-                                            const offsets::GroupEpoch& now,
-                                            const std::vector<offsets::Checkpoint>& recorded);
-  std::optional<Obstacle> Heal(postgres::Connection& connection, const offsets::GroupEpoch& now,
-                               const std::vector<offsets::Checkpoint>& recorded,
-                               const Found& found);
+                                            const state::GroupEpoch& now,
+                                            const std::vector<state::Checkpoint>& recorded);
+  std::optional<Obstacle> Heal(postgres::Connection& connection, const state::GroupEpoch& now,
+                               const std::vector<state::Checkpoint>& recorded, const Found& found);
   void Remove(const std::vector<std::string>& snapshots);
 
-  const offsets::StateSchema& schema_;
-  const offsets::Epochs& epochs_;
-  const offsets::Checkpoints checkpoints_;
+  const state::Schema& schema_;
+  const state::Epochs& epochs_;
+  const state::Checkpoints checkpoints_;
   pubsub::Admin& admin_;
   const std::string instance_;
   const Millis fence_;

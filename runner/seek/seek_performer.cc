@@ -8,7 +8,7 @@
 
 namespace lockstep::runner {
 
-SeekPerformer::SeekPerformer(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
+SeekPerformer::SeekPerformer(const state::Schema& schema, const state::Epochs& epochs,
                              pubsub::Admin& admin, std::string instance, SeekTiming timing)
     : schema_(schema),
       epochs_(epochs),
@@ -17,7 +17,7 @@ SeekPerformer::SeekPerformer(const offsets::StateSchema& schema, const offsets::
       timing_(timing) {}
 
 std::optional<Obstacle> SeekPerformer::Pass(postgres::Connection& connection,
-                                            const offsets::GroupEpoch& under) {
+                                            const state::GroupEpoch& under) {
   const SteadyTime before = Clock::System().Steady();
   const auto claimed = epochs_.ClaimSeek(connection, under, instance_, timing_.takeover);
   if (!claimed.ok()) return FromDatabase(claimed.status());
@@ -45,20 +45,20 @@ std::optional<Obstacle> SeekPerformer::Pass(postgres::Connection& connection,
   return std::nullopt;
 }
 
-absl::Status SeekPerformer::Seek(const offsets::GroupEpoch& under) {
-  const offsets::WantedSeek& seek = under.seek;
-  return seek.kind == offsets::SeekKind::kTime
+absl::Status SeekPerformer::Seek(const state::GroupEpoch& under) {
+  const state::WantedSeek& seek = under.seek;
+  return seek.kind == state::SeekKind::kTime
              ? admin_.SeekToTime(under.subscription, seek.time)
              : admin_.SeekToSnapshot(under.subscription, seek.snapshot);
 }
 
-Obstacle SeekPerformer::Repair(postgres::Connection& connection, const offsets::GroupEpoch& under) {
+Obstacle SeekPerformer::Repair(postgres::Connection& connection, const state::GroupEpoch& under) {
   const auto now = epochs_.Load(connection);
   if (!now.ok()) return *FromDatabase(now.status());
   if (now->epoch == under.epoch && now->token == under.token) {
     return {false, "another instance took the Seek over; the same one twice does no harm"};
   }
-  if (now->seek.kind == offsets::SeekKind::kNone || now->subscription != under.subscription) {
+  if (now->seek.kind == state::SeekKind::kNone || now->subscription != under.subscription) {
     return {false, "the group has moved on"};
   }
   log::Error("a Seek of an older epoch went out late: the present one's is asked for again",

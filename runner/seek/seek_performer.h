@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "offsets/epoch.h"
 #include "offsets/fence.h"
 #include "pubsub/admin.h"
 #include "runner/seek/obstacle.h"
+#include "state/epochs.h"
 
 namespace lockstep::runner {
 
@@ -26,22 +26,22 @@ struct SeekTiming {
 // Seek again: that redelivers, which the inbox absorbs, where silence would lose.
 class SeekPerformer {
  public:
-  SeekPerformer(const offsets::StateSchema& schema, const offsets::Epochs& epochs,
-                pubsub::Admin& admin, std::string instance, SeekTiming timing);
+  SeekPerformer(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
+                std::string instance, SeekTiming timing);
 
   // Nothing when the epoch's Seek is done and marked.
-  std::optional<Obstacle> Pass(postgres::Connection& connection, const offsets::GroupEpoch& under);
+  std::optional<Obstacle> Pass(postgres::Connection& connection, const state::GroupEpoch& under);
 
   // For tests: called between the claim and the Seek, and between the last look and the Seek.
   std::function<void()> after_claim;
   std::function<void()> before_seek;
 
  private:
-  absl::Status Seek(const offsets::GroupEpoch& under);
-  Obstacle Repair(postgres::Connection& connection, const offsets::GroupEpoch& under);
+  absl::Status Seek(const state::GroupEpoch& under);
+  Obstacle Repair(postgres::Connection& connection, const state::GroupEpoch& under);
 
-  const offsets::StateSchema& schema_;
-  const offsets::Epochs& epochs_;
+  const state::Schema& schema_;
+  const state::Epochs& epochs_;
   pubsub::Admin& admin_;
   const std::string instance_;
   const SeekTiming timing_;

@@ -10,7 +10,7 @@
 namespace lockstep::runner {
 namespace {
 
-using offsets::SeekKind;
+using state::SeekKind;
 
 TEST(StartFrom, UnderstandsEveryWord) {
   const WallTime now = *ParseTimestamp("2026-01-31T12:00:00Z");

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "offsets/state_schema.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
 #include "platform/daemon/ticker.h"
 #include "platform/strong_id.h"
+#include "state/retention.h"
 
 namespace lockstep::runner {
 
@@ -47,14 +47,14 @@ class InboxCleaner : public Service {
  private:
   void Round();
   void Complain(const absl::Status& failed);
-  absl::StatusOr<int64_t> CleanRetired(postgres::Connection& connection, const std::string& group);
-  absl::StatusOr<int64_t> Repeat(postgres::Connection& connection,
-                                 const postgres::Statement& statement, const InboxRetention& group);
+  absl::StatusOr<int64_t> CleanRetired(postgres::Connection& connection,
+                                       const state::Retention& retention);
+  // Until fewer than a batch went, or the cleaner stops.
+  absl::StatusOr<int64_t> Repeat(const std::function<absl::StatusOr<int64_t>()>& forget);
 
   const Options options_;
   const Groups groups_;
-  const offsets::StateStatement inbox_;
-  const offsets::StateStatement tombstones_;
+  const state::Schema schema_;
   std::vector<InboxRetention> cleaned_;  // of the last round
   SteadyTime next_round_;
   std::stop_source stop_;  // ends a round between two transactions

@@ -6,122 +6,66 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "state/audit.h"
+#include "state/checkpoints.h"
+#include "state/dead_letter_desk.h"
+#include "state/key_states.h"
+#include "state/offsets.h"
 
 namespace lockstep::runner {
 namespace {
 
 using nlohmann::json;
-using postgres::Params;
-using postgres::Result;
+using postgres::Row;
 
-constexpr char kGroupOffset[] = R"sql(
-SELECT subscription, message_id, publish_time, epoch, lag_ms, updated_at, updated_by
-  FROM {state}.group_offsets WHERE group_name = $1)sql";
-
-constexpr char kLaneOffsets[] = R"sql(
-SELECT instance, lane, subscription, message_id, publish_time, epoch, lag_ms, updated_at, updated_by
-  FROM {state}.offsets WHERE group_name = $1 ORDER BY instance, lane LIMIT 500)sql";
-
-// Counting is bounded: beyond it the number tells no more than "very many".
-constexpr char kWaitingTotals[] = R"sql(
-SELECT count(*), coalesce(sum(parked), 0)
-  FROM (SELECT k.parked FROM {state}.key_state k
-          JOIN {state}.slots s ON s.generation = k.generation
-         WHERE s.group_name = $1 AND s.state = 'active'
-           AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
-         LIMIT 100000) waiting)sql";
-
-constexpr char kWaiting[] = R"sql(
-SELECT k.aggregate_key, k.parked, coalesce(k.blocked_version, k.settled_version + 1) AS waits_for,
-       p.version AS first_parked, coalesce(d.dead_at, p.parked_at, k.updated_at) AS since,
-       d.id, d.code, d.reason
-  FROM {state}.key_state k
-  JOIN {state}.slots s ON s.generation = k.generation
-  LEFT JOIN LATERAL (SELECT version, parked_at FROM {state}.parked
-                      WHERE generation = k.generation AND aggregate_key = k.aggregate_key
-                      ORDER BY version LIMIT 1) p ON true
-  LEFT JOIN LATERAL (SELECT id, code, reason, dead_at FROM {state}.dead_letters
-                      WHERE generation = k.generation AND aggregate_key = k.aggregate_key
-                        AND version = k.blocked_version AND blocks
-                        AND state IN ('dead', 'quarantined')
-                      LIMIT 1) d ON true
- WHERE s.group_name = $1 AND s.state = 'active'
-   AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
- ORDER BY k.aggregate_key LIMIT 20)sql";
-
-// Where versions are not followed one by one, what is stored comes before what is dead.
-constexpr char kVersionLag[] = R"sql(
-SELECT coalesce(max(greatest(p.version, k.blocked_version)
-                    - coalesce(k.settled_version, k.blocked_version - 1)), 0)
-  FROM (SELECT k.generation, k.aggregate_key, k.settled_version, k.blocked_version
-          FROM {state}.key_state k
-          JOIN {state}.slots s ON s.generation = k.generation
-         WHERE s.group_name = $1 AND s.state = 'active'
-           AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
-         LIMIT 1000) k
-  LEFT JOIN LATERAL (SELECT version FROM {state}.parked
-                      WHERE generation = k.generation AND aggregate_key = k.aggregate_key
-                      ORDER BY version DESC LIMIT 1) p ON true)sql";
-
-constexpr char kDeadTotal[] = R"sql(
-SELECT count(*) FROM (SELECT 1 FROM {state}.dead_letters
-  WHERE group_name = $1 AND state IN ('dead', 'quarantined') LIMIT 100000) open)sql";
-
-constexpr char kDead[] = R"sql(
-SELECT id, event_id, message_id, aggregate_key, ordering_key, version, event_type, code, reason,
-       attempts, blocks, state, dead_at, publish_time
-  FROM {state}.dead_letters
- WHERE group_name = $1 AND state IN ('dead', 'quarantined') ORDER BY id DESC LIMIT 50)sql";
-
-constexpr char kAudit[] = R"sql(
-SELECT id, at, action, operator, reason, old->>'epoch', new->>'epoch'
-  FROM {state}.audit WHERE group_name = $1 ORDER BY id DESC LIMIT 20)sql";
-
-constexpr char kReplays[] =
-    "SELECT count(*) FROM {state}.dead_letters WHERE group_name = $1 AND state = 'replayed'";
-
-constexpr char kCheckpoints[] = R"sql(
-SELECT number, snapshot, taken_at, epoch, expires_at
-  FROM {state}.checkpoints WHERE group_name = $1 ORDER BY number DESC LIMIT 10)sql";
+// What a page shows at most.
+constexpr int kMaxLanes = 500;
+constexpr int kMaxKeys = 20;
+constexpr int kMaxLetters = 50;
+constexpr int kMaxHistory = 20;
+constexpr size_t kMaxCheckpoints = 10;
 
 // A column as JSON: NULL as null, times as RFC 3339.
-json Text(const Result& rows, int row, int column) {
-  const auto text = rows.Optional(row, column);
+json Text(const Row& row, std::string_view column) {
+  const auto text = row.OptionalText(column);
   return text ? json(*text) : json(nullptr);
 }
-json Number(const Result& rows, int row, int column) {
-  return rows.IsNull(row, column) ? json(nullptr) : json(rows.Int(row, column));
+json Number(const Row& row, std::string_view column) {
+  const auto number = row.OptionalInt(column);
+  return number ? json(*number) : json(nullptr);
 }
-json Time(const Result& rows, int row, int column) {
-  return rows.IsNull(row, column) ? json(nullptr) : json(FormatTimestamp(rows.Time(row, column)));
+json Time(const Row& row, std::string_view column) {
+  const auto time = row.OptionalTime(column);
+  return time ? json(FormatTimestamp(*time)) : json(nullptr);
 }
 
-std::string Why(const Result& rows, int i) {
-  if (!rows.IsNull(i, 5)) {
-    return fmt::format("Version {} could not be applied (dead letter {}): {} {}", rows.Int(i, 2),
-                       rows.Int(i, 5), rows.Text(i, 6), rows.Text(i, 7));
+json Offset(const Row& row) {
+  return {{"subscription", Text(row, "subscription")}, {"message_id", Text(row, "message_id")},
+          {"publish_time", Time(row, "publish_time")}, {"epoch", Number(row, "epoch")},
+          {"lag_ms", Number(row, "lag_ms")},           {"updated_at", Time(row, "updated_at")},
+          {"updated_by", Text(row, "updated_by")}};
+}
+
+std::string Why(const Row& row) {
+  const auto waits_for = row.OptionalInt("waits_for");
+  if (!row.IsNull("dead_letter")) {
+    return fmt::format("Version {} could not be applied (dead letter {}): {} {}",
+                       row.Int("waits_for"), row.Int("dead_letter"), row.Text("code"),
+                       row.Text("reason"));
   }
-  if (rows.IsNull(i, 2)) return "It waits for an earlier version";
-  if (rows.IsNull(i, 3)) return fmt::format("It waits for version {}", rows.Int(i, 2));
-  return fmt::format("Version {} has not arrived, version {} has", rows.Int(i, 2), rows.Int(i, 3));
+  if (!waits_for) return "It waits for an earlier version";
+  if (row.IsNull("first_parked")) return fmt::format("It waits for version {}", *waits_for);
+  return fmt::format("Version {} has not arrived, version {} has", *waits_for,
+                     row.Int("first_parked"));
 }
 
 }  // namespace
 
-StateReader::StateReader(const std::string& database, const offsets::StateSchema& schema)
+StateReader::StateReader(const std::string& database, const state::Schema& schema)
     : options_{.url = database,
                .application_name = "lockstep-runner status",
                .statement_timeout = Millis(5'000)},
-      group_offset_(schema, "status_group_offset", kGroupOffset),
-      lane_offsets_(schema, "status_lane_offsets", kLaneOffsets),
-      waiting_totals_(schema, "status_waiting_totals", kWaitingTotals),
-      waiting_(schema, "status_waiting", kWaiting),
-      version_lag_(schema, "status_version_lag", kVersionLag),
-      dead_total_(schema, "status_dead_total", kDeadTotal),
-      dead_(schema, "status_dead", kDead),
-      audit_(schema, "status_audit", kAudit),
-      replays_(schema, "status_replays", kReplays),
-      checkpoints_(schema, "status_checkpoints", kCheckpoints) {}
+      schema_(schema) {}
 
 absl::StatusOr<postgres::Connection*> StateReader::Session() {
   if (session_ && !session_->broken()) return session_.get();
@@ -130,8 +74,9 @@ absl::StatusOr<postgres::Connection*> StateReader::Session() {
   return session_.get();
 }
 
-absl::StatusOr<json> StateReader::Read(const std::string& group, GroupRecord& record) {
+absl::StatusOr<json> StateReader::Read(const std::string& name, GroupRecord& record) {
   ASSIGN_OR_RETURN(postgres::Connection* const session, Session());
+  const ConsumerGroup group(name);
   json part = json::object();
   RETURN_IF_ERROR(ReadOffsets(*session, group, part));
   RETURN_IF_ERROR(ReadParked(*session, group, part, record));
@@ -140,109 +85,102 @@ absl::StatusOr<json> StateReader::Read(const std::string& group, GroupRecord& re
   return part;
 }
 
-absl::Status StateReader::ReadOffsets(postgres::Connection& session, const std::string& group,
+absl::Status StateReader::ReadOffsets(postgres::Connection& session, const ConsumerGroup& group,
                                       json& part) {
-  ASSIGN_OR_RETURN(const Result offset, session.Execute(group_offset_, group));
-  if (!offset.empty()) {
-    part["offset"] = {{"subscription", Text(offset, 0, 0)}, {"message_id", Text(offset, 0, 1)},
-                      {"publish_time", Time(offset, 0, 2)}, {"epoch", Number(offset, 0, 3)},
-                      {"lag_ms", Number(offset, 0, 4)},     {"updated_at", Time(offset, 0, 5)},
-                      {"updated_by", Text(offset, 0, 6)}};
-  }
-  ASSIGN_OR_RETURN(const Result lanes, session.Execute(lane_offsets_, group));
+  const state::Offsets offsets(schema_);
+  ASSIGN_OR_RETURN(const auto offset, offsets.OfGroup(session, group));
+  if (!offset.empty()) part["offset"] = Offset(offset[0]);
+  ASSIGN_OR_RETURN(const auto lanes, offsets.OfLanes(session, group, kMaxLanes));
   part["lane_offsets"] = json::array();
-  for (int i = 0; i < lanes.rows(); ++i) {
-    part["lane_offsets"].push_back({{"instance", Text(lanes, i, 0)},
-                                    {"lane", Number(lanes, i, 1)},
-                                    {"subscription", Text(lanes, i, 2)},
-                                    {"message_id", Text(lanes, i, 3)},
-                                    {"publish_time", Time(lanes, i, 4)},
-                                    {"epoch", Number(lanes, i, 5)},
-                                    {"lag_ms", Number(lanes, i, 6)},
-                                    {"updated_at", Time(lanes, i, 7)},
-                                    {"updated_by", Text(lanes, i, 8)}});
+  for (const Row row : lanes) {
+    json lane = Offset(row);
+    lane["instance"] = Text(row, "instance");
+    lane["lane"] = Number(row, "lane");
+    part["lane_offsets"].push_back(std::move(lane));
   }
   return absl::OkStatus();
 }
 
-absl::Status StateReader::ReadParked(postgres::Connection& session, const std::string& group,
+absl::Status StateReader::ReadParked(postgres::Connection& session, const ConsumerGroup& group,
                                      json& part, GroupRecord& record) {
-  ASSIGN_OR_RETURN(const Result totals, session.Execute(waiting_totals_, group));
-  record.parked_keys = totals.Int(0, 0);
-  record.parked_events = totals.Int(0, 1);
-  part["parked_keys_total"] = record.parked_keys;
-  part["parked_events"] = record.parked_events;
+  const state::KeyStates keys(schema_);
+  ASSIGN_OR_RETURN(const auto waiting, keys.CountWaiting(session, group));
+  part["parked_keys_total"] = record.parked_keys = waiting.keys;
+  part["parked_events"] = record.parked_events = waiting.events;
   part["parked_keys"] = json::array();
   part["version_lag"] = 0;
-  if (record.parked_keys == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Result behind, session.Execute(version_lag_, group));
-  part["version_lag"] = record.version_lag = behind.Int(0, 0);
-  ASSIGN_OR_RETURN(const Result keys, session.Execute(waiting_, group));
-  for (int i = 0; i < keys.rows(); ++i) {
-    part["parked_keys"].push_back({{"key", Text(keys, i, 0)},
-                                   {"events", Number(keys, i, 1)},
-                                   {"waits_for", Number(keys, i, 2)},
-                                   {"since", Time(keys, i, 4)},
-                                   {"dead_letter", Number(keys, i, 5)},
-                                   {"why", Why(keys, i)}});
+  if (waiting.keys == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(record.version_lag, keys.VersionLag(session, group));
+  part["version_lag"] = record.version_lag;
+  ASSIGN_OR_RETURN(const auto rows, keys.ListWaiting(session, group, kMaxKeys));
+  for (const Row row : rows) {
+    part["parked_keys"].push_back({{"key", Text(row, "aggregate_key")},
+                                   {"events", Number(row, "parked")},
+                                   {"waits_for", Number(row, "waits_for")},
+                                   {"since", Time(row, "since")},
+                                   {"dead_letter", Number(row, "dead_letter")},
+                                   {"why", Why(row)}});
   }
   return absl::OkStatus();
 }
 
-absl::Status StateReader::ReadDeadLetters(postgres::Connection& session, const std::string& group,
+absl::Status StateReader::ReadDeadLetters(postgres::Connection& session, const ConsumerGroup& group,
                                           json& part, GroupRecord& record) {
-  ASSIGN_OR_RETURN(const Result total, session.Execute(dead_total_, group));
-  record.dead_letters = total.Int(0, 0);
+  const state::DeadLetterDesk desk(schema_, group);
+  ASSIGN_OR_RETURN(record.replays, desk.CountReplayed(session));
+  ASSIGN_OR_RETURN(record.dead_letters, desk.CountOpen(session));
   part["dead_letters_open"] = record.dead_letters;
   part["dead_letters"] = json::array();
   if (record.dead_letters == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Result dead, session.Execute(dead_, group));
-  for (int i = 0; i < dead.rows(); ++i) {
-    part["dead_letters"].push_back({{"id", Number(dead, i, 0)},
-                                    {"event_id", Text(dead, i, 1)},
-                                    {"message_id", Text(dead, i, 2)},
-                                    {"key", Text(dead, i, 3)},
-                                    {"ordering_key", Text(dead, i, 4)},
-                                    {"version", Number(dead, i, 5)},
-                                    {"event_type", Text(dead, i, 6)},
-                                    {"code", Text(dead, i, 7)},
-                                    {"reason", Text(dead, i, 8)},
-                                    {"attempts", Number(dead, i, 9)},
-                                    {"blocks", dead.Bool(i, 10)},
-                                    {"state", Text(dead, i, 11)},
-                                    {"dead_at", Time(dead, i, 12)},
-                                    {"publish_time", Time(dead, i, 13)}});
+  ASSIGN_OR_RETURN(const auto rows, desk.Newest(session, kMaxLetters));
+  for (const Row row : rows) {
+    part["dead_letters"].push_back({{"id", Number(row, "id")},
+                                    {"event_id", Text(row, "event_id")},
+                                    {"message_id", Text(row, "message_id")},
+                                    {"key", Text(row, "aggregate_key")},
+                                    {"ordering_key", Text(row, "ordering_key")},
+                                    {"version", Number(row, "version")},
+                                    {"event_type", Text(row, "event_type")},
+                                    {"code", Text(row, "code")},
+                                    {"reason", Text(row, "reason")},
+                                    {"attempts", Number(row, "attempts")},
+                                    {"blocks", row.Bool("blocks")},
+                                    {"state", Text(row, "state")},
+                                    {"dead_at", Time(row, "dead_at")},
+                                    {"publish_time", Time(row, "publish_time")}});
   }
   return absl::OkStatus();
 }
 
-absl::Status StateReader::ReadHistory(postgres::Connection& session, const std::string& group,
+absl::Status StateReader::ReadHistory(postgres::Connection& session, const ConsumerGroup& group,
                                       json& part, GroupRecord& record) {
-  ASSIGN_OR_RETURN(const Result audit, session.Execute(audit_, group));
+  ASSIGN_OR_RETURN(const auto audit, state::Audit(schema_, group).Newest(session, kMaxHistory));
   part["history"] = json::array();
-  for (int i = 0; i < audit.rows(); ++i) {
-    const bool epochs = !audit.IsNull(i, 5) && !audit.IsNull(i, 6);
+  for (const Row row : audit) {
+    const bool epochs = !row.IsNull("old_epoch") && !row.IsNull("new_epoch");
     part["history"].push_back(
-        {{"id", Number(audit, i, 0)},
-         {"at", Time(audit, i, 1)},
-         {"action", Text(audit, i, 2)},
-         {"operator", Text(audit, i, 3)},
-         {"reason", Text(audit, i, 4)},
-         {"change",
-          epochs ? fmt::format("epoch {} → {}", audit.Text(i, 5), audit.Text(i, 6)) : ""}});
+        {{"id", Number(row, "id")},
+         {"at", Time(row, "at")},
+         {"action", Text(row, "action")},
+         {"operator", Text(row, "operator")},
+         {"reason", Text(row, "reason")},
+         {"change", epochs
+                        ? fmt::format("epoch {} → {}", row.Text("old_epoch"), row.Text("new_epoch"))
+                        : ""}});
   }
-  ASSIGN_OR_RETURN(const Result replays, session.Execute(replays_, group));
-  record.replays = replays.Int(0, 0);
-  ASSIGN_OR_RETURN(const Result checkpoints, session.Execute(checkpoints_, group));
+  ASSIGN_OR_RETURN(auto checkpoints, state::Checkpoints(schema_, group).List(session));
+  if (!checkpoints.empty()) record.checkpoint_at = checkpoints.front().taken_at;
+  if (checkpoints.size() > kMaxCheckpoints) checkpoints.resize(kMaxCheckpoints);
   part["checkpoints"] = json::array();
-  for (int i = 0; i < checkpoints.rows(); ++i) {
-    part["checkpoints"].push_back({{"number", Number(checkpoints, i, 0)},
-                                   {"snapshot", Text(checkpoints, i, 1)},
-                                   {"taken_at", Time(checkpoints, i, 2)},
-                                   {"epoch", Number(checkpoints, i, 3)},
-                                   {"expires_at", Time(checkpoints, i, 4)}});
+  for (const state::Checkpoint& checkpoint : checkpoints) {
+    part["checkpoints"].push_back(
+        {{"number", checkpoint.number},
+         {"snapshot", checkpoint.snapshot},
+         {"taken_at", FormatTimestamp(checkpoint.taken_at)},
+         {"epoch", checkpoint.epoch},
+         {"expires_at",
+          checkpoint.expires_at ? json(FormatTimestamp(*checkpoint.expires_at)) : json(nullptr)}});
   }
-  if (!checkpoints.empty()) record.checkpoint_at = checkpoints.Time(0, 2);
   return absl::OkStatus();
 }
 

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "offsets/state_schema.h"
+#include "platform/strong_id.h"
 #include "postgres/connection.h"
+#include "state/schema.h"
 
 namespace lockstep::runner {
 
@@ -26,34 +27,25 @@ struct GroupRecord {
 // never waits for a database. Owned by one thread.
 class StateReader {
  public:
-  StateReader(const std::string& database, const offsets::StateSchema& schema);
+  StateReader(const std::string& database, const state::Schema& schema);
 
   // The group's part of the status document (web/README.md), and its numbers.
   absl::StatusOr<nlohmann::json> Read(const std::string& group, GroupRecord& record);
 
  private:
   absl::StatusOr<postgres::Connection*> Session();
-  absl::Status ReadOffsets(postgres::Connection& session, const std::string& group,
+  absl::Status ReadOffsets(postgres::Connection& session, const ConsumerGroup& group,
                            nlohmann::json& part);
-  absl::Status ReadParked(postgres::Connection& session, const std::string& group,
+  absl::Status ReadParked(postgres::Connection& session, const ConsumerGroup& group,
                           nlohmann::json& part, GroupRecord& record);
-  absl::Status ReadDeadLetters(postgres::Connection& session, const std::string& group,
+  absl::Status ReadDeadLetters(postgres::Connection& session, const ConsumerGroup& group,
                                nlohmann::json& part, GroupRecord& record);
-  absl::Status ReadHistory(postgres::Connection& session, const std::string& group,
+  absl::Status ReadHistory(postgres::Connection& session, const ConsumerGroup& group,
                            nlohmann::json& part, GroupRecord& record);
 
   postgres::ConnectionOptions options_;
   std::unique_ptr<postgres::Connection> session_;
-  const offsets::StateStatement group_offset_;
-  const offsets::StateStatement lane_offsets_;
-  const offsets::StateStatement waiting_totals_;
-  const offsets::StateStatement waiting_;
-  const offsets::StateStatement version_lag_;
-  const offsets::StateStatement dead_total_;
-  const offsets::StateStatement dead_;
-  const offsets::StateStatement audit_;
-  const offsets::StateStatement replays_;
-  const offsets::StateStatement checkpoints_;
+  const state::Schema schema_;
 };
 
 }  // namespace lockstep::runner

@@ -73,7 +73,7 @@ StatusReporter::StatusReporter(Parts parts, HttpServer& http)
       started_at_(Clock::System().Now()),
       address_(WithoutPassword(parts_.database)),
       reading_state_(address_, started_at_),
-      reader_(parts_.database, offsets::StateSchema(parts_.state_schema)),
+      reader_(parts_.database, state::Schema(parts_.state_schema)),
       ready_(prometheus::BuildGauge()
                  .Name("lockstep_ready")
                  .Help("1 while /readyz says yes")

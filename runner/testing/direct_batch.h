@@ -21,14 +21,14 @@ struct DirectBatch {
     return batch.Release(*connection, under, keys, limits, loaded);
   }
 
-  const offsets::StateSchema schema{"feed_state"};
+  const state::Schema schema{"feed_state"};
   const ConsumerGroup name{"feed"};
   const TestProjector projector;
   offsets::PostgresOffsetProvider offsets{schema};
-  const offsets::Epochs epochs{schema, name};
+  const state::Epochs epochs{schema, name};
   const Batch batch{schema, name, projector, offsets, {}};
   const std::unique_ptr<postgres::Connection> connection;
-  const offsets::GroupEpoch under;
+  const state::GroupEpoch under;
 };
 
 }  // namespace lockstep::runner

@@ -1,0 +1,284 @@
+-- What a runner keeps, in the schema that its service configures: groups with their epochs and
+-- slots, inbox, offsets, keys that wait, dead letters, parked events, checkpoints, rebuilds, the
+-- audit, and what projections keep besides their tables.
+
+-- A consumer group. A batch commits only under the epoch (number and token) that its stream was
+-- opened with; a reset bumps both. The token is random because a restored counter repeats itself.
+CREATE TABLE consumer_groups (
+  group_name text PRIMARY KEY CHECK (group_name <> ''),
+  group_id int GENERATED ALWAYS AS IDENTITY UNIQUE,
+  epoch bigint NOT NULL DEFAULT 1 CHECK (epoch >= 1),
+  epoch_token uuid NOT NULL DEFAULT gen_random_uuid(),
+  active_slot int NOT NULL DEFAULT 1,
+  -- The Seek that this epoch wants: no stream opens until it is done.
+  seek_kind text NOT NULL DEFAULT 'none' CHECK (seek_kind IN ('none', 'time', 'snapshot')),
+  seek_time timestamptz,
+  seek_snapshot text,
+  seek_state text NOT NULL DEFAULT 'done' CHECK (seek_state IN ('wanted', 'performing', 'done')),
+  seek_owner text,
+  seek_started_at timestamptz,
+  seek_done_at timestamptz,
+  -- An ack or a Seek sent under the old epoch may still be on its way: the new epoch's waits for it.
+  seek_not_before timestamptz,
+  -- Deliveries published before it are acked unapplied.
+  skip_before timestamptz,
+  -- A replay without emptying: events published before it overwrite their own version.
+  overwrite_until timestamptz,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  updated_by text NOT NULL DEFAULT current_user,
+  CHECK ((seek_kind = 'time') = (seek_time IS NOT NULL)),
+  CHECK ((seek_kind = 'snapshot') = (seek_snapshot IS NOT NULL)),
+  CHECK (seek_kind <> 'none' OR seek_state = 'done')
+);
+
+-- A generation is one life of a read model. Its number is unique in the schema, so that it stands
+-- for the group in the narrow inbox; a reset that empties the read model draws a new one.
+CREATE SEQUENCE generations AS int;
+
+-- A slot is {tables, generation, subscription}. A rebuild fills a shadow slot beside the active one.
+CREATE TABLE slots (
+  group_name text NOT NULL REFERENCES consumer_groups ON DELETE CASCADE,
+  slot int NOT NULL CHECK (slot >= 1),
+  generation int NOT NULL UNIQUE DEFAULT nextval('generations'),
+  subscription text NOT NULL,
+  tables jsonb NOT NULL DEFAULT '{}',  -- declared table -> this slot's table, where they differ
+  state text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'shadow', 'retired')),
+  first_publish_time timestamptz,  -- of the oldest event that this generation has seen
+  created_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (group_name, slot)
+);
+CREATE UNIQUE INDEX slots_one_active ON slots (group_name) WHERE state = 'active';
+
+-- Each group with the slot that its runners fill: what nearly every reader asks for.
+CREATE VIEW active_slots AS
+SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_time, g.seek_snapshot,
+       g.seek_state, g.skip_before, g.overwrite_until,
+       s.slot, s.generation, s.subscription, s.first_publish_time
+  FROM consumer_groups g
+  JOIN slots s ON s.group_name = g.group_name AND s.slot = g.active_slot;
+
+-- Generations that no slot has any longer, because a reset emptied their tables or a rebuild took
+-- their place. The cleaner takes their rows away, a few at a time.
+CREATE TABLE retired_generations (
+  generation int PRIMARY KEY,
+  group_name text NOT NULL,
+  retired_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row per event seen: what makes its effect happen once.
+CREATE TABLE inbox (
+  generation int NOT NULL,
+  event_id uuid NOT NULL,
+  received_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (generation, event_id)
+);
+-- Rows come in time order, so a few pages of BRIN find the old ones for the cleaner.
+CREATE INDEX inbox_received_at ON inbox USING brin (received_at)
+  WITH (pages_per_range = 32, autosummarize = on);
+
+-- Who is running, and what it says about itself each second: an offset counts while its instance is
+-- seen.
+CREATE TABLE instances (
+  group_name text NOT NULL,
+  instance text NOT NULL,
+  epoch bigint NOT NULL,
+  lanes int NOT NULL,
+  idle_lanes int[] NOT NULL DEFAULT '{}',  -- with nothing in hand: not behind, however old their offset
+  started_at timestamptz NOT NULL DEFAULT now(),
+  seen_at timestamptz NOT NULL DEFAULT now(),
+  handled bigint NOT NULL DEFAULT 0,   -- messages brought to an end under this epoch
+  queued bigint NOT NULL DEFAULT 0,    -- in hand, not yet in a transaction
+  publish_lag_ms bigint,               -- occurred -> published, of the last commit
+  receive_lag_ms bigint,               -- published -> received
+  commit_lag_ms bigint,                -- received -> committed
+  lag_ms bigint,                       -- how old its read model is: idle is 0, stuck grows
+  lag_basis text NOT NULL DEFAULT '',  -- what that is measured by, in words
+  state text NOT NULL DEFAULT '',      -- the word on its status page
+  PRIMARY KEY (group_name, instance)
+) WITH (fillfactor = 50);
+
+-- A row per lane, so that lanes never wait for each other.
+CREATE TABLE offsets (
+  group_name text NOT NULL,
+  instance text NOT NULL,
+  lane int NOT NULL CHECK (lane >= 0),
+  subscription text NOT NULL,
+  message_id text NOT NULL,
+  publish_time timestamptz NOT NULL,
+  epoch bigint NOT NULL,
+  lag_ms bigint NOT NULL DEFAULT 0,
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  updated_by text NOT NULL DEFAULT current_user,
+  PRIMARY KEY (group_name, instance, lane)
+) WITH (fillfactor = 50);
+
+-- The group's offset: the least of the live lanes that have something in hand; the greatest when none
+-- has; the least of all when no lane is live. A lane counts as live while its instance is seen, works
+-- and still has it: one with a fixed name may come back with fewer lanes, and one that halts or waits
+-- stands still; neither must hold back the offset of those that go on.
+CREATE VIEW group_offsets AS
+WITH lanes AS (
+  SELECT o.*,
+         coalesce(i.seen_at > now() - interval '1 minute' AND o.lane < i.lanes
+                  AND i.state NOT IN ('halted', 'waiting'), false) AS live,
+         coalesce(o.lane = ANY (i.idle_lanes), false) AS idle
+    FROM offsets o
+    LEFT JOIN instances i USING (group_name, instance))
+SELECT DISTINCT ON (group_name)
+       group_name, subscription, message_id, publish_time, epoch,
+       max(lag_ms) OVER w AS lag_ms, max(updated_at) OVER w AS updated_at, updated_by, live
+  FROM lanes
+WINDOW w AS (PARTITION BY group_name, live)
+ ORDER BY group_name, live DESC, idle,
+          CASE WHEN live AND idle THEN publish_time END DESC NULLS LAST,
+          publish_time, message_id COLLATE "C";
+
+-- An aggregate that is followed version by version (on_gap: park), or that waits. Here and below,
+-- aggregate keys are compared byte by byte, as the runner sorts them: transactions lock them in one
+-- order whatever the database's language, and no sorting rule of a language is paid for per event.
+CREATE TABLE key_state (
+  generation int NOT NULL,
+  aggregate_key text COLLATE "C" NOT NULL,
+  settled_version bigint,   -- NULL where gaps don't matter
+  previous_version bigint,  -- what the last batch built on; NULL when it had to look closer
+  blocked_version bigint,   -- the least dead version that later ones wait for
+  open boolean NOT NULL DEFAULT false,  -- a reset left versions out: the next one need not follow
+  parked int NOT NULL DEFAULT 0 CHECK (parked >= 0),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (generation, aggregate_key)
+) WITH (fillfactor = 70);
+CREATE INDEX key_state_waiting ON key_state (generation, aggregate_key)
+  WHERE parked > 0 OR blocked_version IS NOT NULL;
+
+-- Messages that wait for a predecessor, as they came.
+CREATE TABLE parked (
+  generation int NOT NULL,
+  aggregate_key text COLLATE "C" NOT NULL,
+  version bigint NOT NULL,
+  event_id uuid NOT NULL,
+  event_type text NOT NULL,
+  message_id text NOT NULL,
+  ordering_key text NOT NULL,
+  publish_time timestamptz NOT NULL,
+  attributes jsonb NOT NULL,
+  payload bytea NOT NULL,
+  reason text NOT NULL CHECK (reason IN ('gap', 'poison')),
+  parked_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (generation, aggregate_key, version, event_id)
+);
+
+CREATE TABLE dead_letters (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  group_name text NOT NULL,
+  generation int NOT NULL,
+  message_id text NOT NULL,
+  event_id uuid,  -- what could be read of the message; the attributes hold the rest
+  aggregate_key text COLLATE "C",
+  version bigint,
+  event_type text,
+  ordering_key text NOT NULL,
+  publish_time timestamptz NOT NULL,
+  attributes jsonb NOT NULL,
+  payload bytea NOT NULL,
+  payload_bytes int GENERATED ALWAYS AS (octet_length(payload)) STORED,  -- for readers without the right to payloads
+  code text NOT NULL,
+  reason text NOT NULL CHECK (octet_length(reason) <= 2048),
+  attempts int NOT NULL DEFAULT 1 CHECK (attempts >= 0),
+  blocks boolean NOT NULL,  -- later versions of its aggregate wait for it
+  state text NOT NULL DEFAULT 'dead'
+    CHECK (state IN ('dead', 'quarantined', 'replayed', 'discarded')),
+  note text,
+  dead_at timestamptz NOT NULL DEFAULT now(),
+  resolved_at timestamptz,
+  resolved_by text,
+  -- A message without a readable event_id has no inbox row: this keeps a redelivery from dying twice.
+  UNIQUE (generation, message_id),
+  CHECK (blocks = false OR (aggregate_key IS NOT NULL AND version IS NOT NULL)),
+  CHECK ((state IN ('replayed', 'discarded')) = (resolved_at IS NOT NULL))
+);
+CREATE INDEX dead_letters_open ON dead_letters (group_name, id)
+  WHERE state IN ('dead', 'quarantined');
+CREATE INDEX dead_letters_blocking ON dead_letters (generation, aggregate_key, version)
+  WHERE blocks AND state IN ('dead', 'quarantined');
+
+-- Pub/Sub snapshots that belong to a state of this database.
+CREATE TABLE checkpoints (
+  group_name text NOT NULL,
+  number bigint NOT NULL,
+  snapshot text NOT NULL,
+  subscription text NOT NULL,
+  epoch bigint NOT NULL,
+  taken_at timestamptz NOT NULL,
+  recorded_at timestamptz NOT NULL DEFAULT now(),
+  expires_at timestamptz,
+  PRIMARY KEY (group_name, number)
+);
+
+-- The rebuild of a group that is under way, or that can still be rolled back: all of its state, so
+-- that every step can be repeated by whoever comes next. While it fills, the shadow slot belongs to
+-- a group of its own, `<group>~rebuild`, with its own epoch and Seek; the swap hands the slot over.
+CREATE TABLE rebuilds (
+  group_name text PRIMARY KEY REFERENCES consumer_groups ON DELETE CASCADE,
+  state text NOT NULL DEFAULT 'preparing'
+    CHECK (state IN ('preparing', 'filling', 'swapped', 'discarding')),
+  old_slot int NOT NULL,
+  new_slot int NOT NULL CHECK (new_slot > old_slot),
+  discard_slot int CHECK (discard_slot IN (old_slot, new_slot)),  -- which one goes
+  old_subscription text NOT NULL,
+  new_subscription text NOT NULL,
+  tables text[] NOT NULL,  -- as declared
+  seek_time timestamptz,   -- where the shadow begins: one of the two
+  seek_snapshot text,
+  accept_missing boolean NOT NULL,
+  keep_old_ms bigint NOT NULL CHECK (keep_old_ms >= 0),
+  operator text NOT NULL,
+  reason text NOT NULL,
+  began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  swapped_at timestamptz,
+  old_skip_before timestamptz,  -- of the old slot, for a rollback
+  CHECK ((seek_time IS NULL) <> (seek_snapshot IS NULL)),
+  CHECK ((state = 'discarding') = (discard_slot IS NOT NULL)),
+  CHECK (state <> 'swapped' OR swapped_at IS NOT NULL)
+);
+
+-- Who did what by hand, and why.
+CREATE TABLE audit (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at timestamptz NOT NULL DEFAULT now(),
+  group_name text NOT NULL,
+  action text NOT NULL,
+  operator text NOT NULL,
+  reason text NOT NULL DEFAULT '',
+  old jsonb,
+  new jsonb
+);
+CREATE INDEX audit_group ON audit (group_name, id);
+
+-- The version of every row of a table that is deleted from hard: a late older update must not bring
+-- a deleted row back. A row with deleted_at is a tombstone; it lives as long as inbox rows do.
+CREATE TABLE row_versions (
+  consumer_group text NOT NULL,
+  generation bigint NOT NULL,
+  projection text NOT NULL,
+  row_key text NOT NULL,
+  version bigint NOT NULL,
+  -- The first version of the batch that wrote last: lets one statement refuse a batch of which a part is stale.
+  first_version bigint NOT NULL,
+  deleted_at timestamptz,
+  aggregate text,  -- whose row it is, where the projection says to remember it
+  PRIMARY KEY (consumer_group, generation, projection, row_key),
+  CHECK (first_version <= version)
+);
+CREATE INDEX row_versions_tombstones ON row_versions (deleted_at) WHERE deleted_at IS NOT NULL;
+
+-- The message fields that a group's mappings used at its last start: a field that was renumbered or
+-- retyped since is refused, for the messages in the subscription still have the old shape.
+CREATE TABLE projection_fields (
+  consumer_group text NOT NULL,
+  message text NOT NULL,
+  field text NOT NULL,
+  number text NOT NULL,
+  type text NOT NULL,
+  PRIMARY KEY (consumer_group, message, field)
+);

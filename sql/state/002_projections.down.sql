@@ -1,2 +1,0 @@
-DROP TABLE projection_fields;
-DROP TABLE row_versions;

@@ -1,0 +1,259 @@
+#include "state/epochs.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "platform/defect.h"
+#include "platform/status.h"
+
+namespace lockstep::state {
+namespace {
+
+constexpr std::string_view kLoad = R"(
+SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_kind, seek_time,
+       seek_snapshot, seek_state = 'done' AS seek_done, skip_before, overwrite_until,
+       first_publish_time,
+       hashtextextended('lockstep.epoch.' || $2 || '.' || group_name, 0) AS lock_key
+  FROM {state}.active_slots
+ WHERE group_name = $1)";
+
+// The slot comes with the row: any number of runners may start a group at once.
+constexpr std::string_view kCreate = R"(
+WITH made AS (
+  INSERT INTO {state}.consumer_groups
+         (group_name, seek_kind, seek_time, seek_snapshot, seek_state, skip_before, updated_by)
+  VALUES ($1, $3, $4, $5, CASE WHEN $3 = 'none' THEN 'done' ELSE 'wanted' END, $4, $6)
+  ON CONFLICT DO NOTHING
+  RETURNING group_name)
+INSERT INTO {state}.slots (group_name, slot, subscription)
+SELECT group_name, 1, $2 FROM made)";
+
+constexpr std::string_view kLock = R"(
+SELECT pg_advisory_xact_lock(hashtextextended('lockstep.epoch.' || $2 || '.' || $1, 0)))";
+
+constexpr std::string_view kClaimSeek = R"(
+UPDATE {state}.consumer_groups
+   SET seek_state = 'performing', seek_owner = $3, seek_started_at = clock_timestamp()
+ WHERE group_name = $1 AND epoch = $2 AND epoch_token = $5::uuid
+   AND (seek_not_before IS NULL OR seek_not_before <= clock_timestamp())
+   AND (seek_state = 'wanted'
+        OR (seek_state = 'performing'
+            AND seek_started_at < clock_timestamp() - make_interval(secs => $4 / 1000.0))))";
+
+constexpr std::string_view kSeekDone = R"(
+UPDATE {state}.consumer_groups
+   SET seek_state = 'done', seek_done_at = now()
+ WHERE group_name = $1 AND epoch = $2 AND epoch_token = $4::uuid
+   AND seek_owner = $3 AND seek_state = 'performing')";
+
+constexpr std::string_view kReleaseSeek = R"(
+UPDATE {state}.consumer_groups
+   SET seek_state = 'wanted', seek_owner = NULL
+ WHERE group_name = $1 AND epoch = $2 AND epoch_token = $4::uuid
+   AND seek_owner = $3 AND seek_state = 'performing')";
+
+// clock_timestamp() on purpose: now() is when the transaction began, before it got the lock.
+constexpr std::string_view kNewEpoch = R"(
+UPDATE {state}.consumer_groups
+   SET epoch = epoch + 1, epoch_token = gen_random_uuid(),
+       seek_kind = $2, seek_time = $3, seek_snapshot = $4,
+       seek_state = CASE WHEN $2 = 'none' THEN 'done' ELSE 'wanted' END,
+       seek_owner = NULL, seek_started_at = NULL, seek_done_at = NULL,
+       seek_not_before = greatest(
+         clock_timestamp() + make_interval(secs => $5 / 1000.0),
+         CASE WHEN seek_state <> 'done' THEN seek_not_before END,
+         CASE WHEN seek_state = 'performing'
+              THEN seek_started_at + make_interval(secs => $6 / 1000.0) END),
+       skip_before = $7,
+       overwrite_until = CASE WHEN $8 THEN coalesce($9, clock_timestamp()) END,
+       updated_at = clock_timestamp(), updated_by = $10
+ WHERE group_name = $1
+RETURNING epoch)";
+
+constexpr std::string_view kCreateShadow = R"(
+WITH made AS (
+  INSERT INTO {state}.consumer_groups
+         (group_name, active_slot, seek_kind, seek_time, seek_snapshot, seek_state, skip_before,
+          updated_by)
+  VALUES ($1, $2, $4, $5, $6, 'wanted', $5, $7) RETURNING group_name)
+INSERT INTO {state}.slots (group_name, slot, subscription, state, tables)
+SELECT group_name, $2, $3, 'shadow',
+       (SELECT jsonb_object_agg(t, t || $9) FROM unnest($8::text[]) t) FROM made)";
+
+constexpr std::string_view kForget = "DELETE FROM {state}.consumer_groups WHERE group_name = $1";
+
+// Two statements on purpose: one alone would wait for the lock and then read what it saw before.
+constexpr postgres::Statement kLockShared{"epoch_lock_shared",
+                                          "SELECT pg_advisory_xact_lock_shared($1)"};
+constexpr std::string_view kCurrent =
+    "SELECT epoch, epoch_token FROM {state}.consumer_groups WHERE group_id = $1";
+
+std::optional<WallTime> TimeOf(const WantedSeek& seek) {
+  return seek.kind == SeekKind::kTime ? std::optional(seek.time) : std::nullopt;
+}
+std::optional<std::string> SnapshotOf(const WantedSeek& seek) {
+  return seek.kind == SeekKind::kSnapshot ? std::optional(seek.snapshot) : std::nullopt;
+}
+
+SeekKind ParseKind(std::string_view text) {
+  if (text == "time") return SeekKind::kTime;
+  if (text == "snapshot") return SeekKind::kSnapshot;
+  return SeekKind::kNone;
+}
+
+}  // namespace
+
+std::string_view Name(SeekKind kind) {
+  switch (kind) {
+    case SeekKind::kTime:
+      return "time";
+    case SeekKind::kSnapshot:
+      return "snapshot";
+    case SeekKind::kNone:
+      break;
+  }
+  return "none";
+}
+
+Epochs::Epochs(const Schema& schema, ConsumerGroup group)
+    : schema_(schema),
+      group_(std::move(group)),
+      load_(schema, "epoch_load", kLoad),
+      create_(schema, "epoch_create", kCreate),
+      lock_(schema, "epoch_lock", kLock),
+      current_(schema, "epoch_current", kCurrent),
+      claim_seek_(schema, "seek_claim", kClaimSeek),
+      seek_done_(schema, "seek_done", kSeekDone),
+      release_seek_(schema, "seek_release", kReleaseSeek) {}
+
+absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   connection.Execute(load_, group_.value(), schema_.name()));
+  return Read(rows);
+}
+
+absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Transaction& transaction) const {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   transaction.Execute(load_, group_.value(), schema_.name()));
+  return Read(rows);
+}
+
+absl::StatusOr<GroupEpoch> Epochs::Read(const postgres::Result& rows) const {
+  if (rows.empty()) {
+    return NotFound("consumer group '{}' has not run yet in schema '{}'", group_.value(),
+                    schema_.name());
+  }
+  const postgres::Row row = rows[0];
+  GroupEpoch group;
+  group.group_id = static_cast<int>(row.Int("group_id"));
+  group.epoch = row.Int("epoch");
+  group.token = row.Text("epoch_token");
+  group.slot = static_cast<int>(row.Int("slot"));
+  group.generation = static_cast<int>(row.Int("generation"));
+  group.subscription = row.Text("subscription");
+  group.seek.kind = ParseKind(row.Text("seek_kind"));
+  group.seek.time = row.OptionalTime("seek_time").value_or(WallTime());
+  group.seek.snapshot = row.Text("seek_snapshot");
+  group.seek_done = row.Bool("seek_done");
+  group.skip_before = row.OptionalTime("skip_before");
+  group.overwrite_until = row.OptionalTime("overwrite_until");
+  group.first_publish_time = row.OptionalTime("first_publish_time");
+  group.lock_key = row.Int("lock_key");
+  return group;
+}
+
+absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection,
+                                                const std::string& subscription,
+                                                const WantedSeek& first,
+                                                const std::string& by) const {
+  auto group = Load(connection);
+  if (group.ok() || !absl::IsNotFound(group.status())) return group;
+  ASSIGN_OR_RETURN(const postgres::Result made,
+                   connection.Execute(create_, group_.value(), subscription, Name(first.kind),
+                                      TimeOf(first), SnapshotOf(first), by));
+  group = Load(connection);
+  if (group.ok()) group->created = made.affected_rows() > 0;
+  return group;
+}
+
+absl::StatusOr<postgres::Transaction> Epochs::Begin(postgres::Connection& connection,
+                                                    const GroupEpoch& under) const {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, BeginUnchecked(connection, under));
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(current_, under.group_id));
+  RETURN_IF_ERROR(Check(under, rows));
+  return transaction;
+}
+
+absl::StatusOr<postgres::Transaction> Epochs::BeginUnchecked(postgres::Connection& connection,
+                                                             const GroupEpoch& under) const {
+  postgres::Transaction transaction = connection.BeginLater();
+  RETURN_IF_ERROR(transaction.Defer(kLockShared, under.lock_key));
+  return transaction;
+}
+
+absl::Status Epochs::Check(const GroupEpoch& under, const postgres::Result& rows) const {
+  if (defect::On("skip-epoch-check")) return absl::OkStatus();
+  if (!rows.empty() && rows[0].Int("epoch") == under.epoch &&
+      rows[0].Text("epoch_token") == under.token) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      fmt::format("group '{}' has left epoch {}", group_.value(), under.epoch));
+}
+
+absl::Status Epochs::LockExclusively(postgres::Transaction& transaction) const {
+  return transaction.Execute(lock_, group_.value(), schema_.name()).status();
+}
+
+absl::StatusOr<bool> Epochs::ClaimSeek(postgres::Connection& connection, const GroupEpoch& under,
+                                       const std::string& owner, Millis takeover) const {
+  ASSIGN_OR_RETURN(const postgres::Result claimed,
+                   connection.Execute(claim_seek_, group_.value(), under.epoch, owner,
+                                      static_cast<int64_t>(takeover.count()), under.token));
+  return claimed.affected_rows() > 0;
+}
+
+absl::StatusOr<bool> Epochs::MarkSeekDone(postgres::Connection& connection, const GroupEpoch& under,
+                                          const std::string& owner) const {
+  ASSIGN_OR_RETURN(const postgres::Result done,
+                   connection.Execute(seek_done_, group_.value(), under.epoch, owner, under.token));
+  return done.affected_rows() > 0;
+}
+
+absl::Status Epochs::ReleaseSeek(postgres::Connection& connection, const GroupEpoch& under,
+                                 const std::string& owner) const {
+  return connection.Execute(release_seek_, group_.value(), under.epoch, owner, under.token)
+      .status();
+}
+
+absl::StatusOr<int64_t> Epochs::BeginNew(postgres::Transaction& transaction,
+                                         const NewEpoch& epoch) const {
+  ASSIGN_OR_RETURN(
+      const postgres::Result rows,
+      transaction.Execute(schema_.Sql(kNewEpoch), group_.value(), Name(epoch.seek.kind),
+                          TimeOf(epoch.seek), SnapshotOf(epoch.seek),
+                          static_cast<int64_t>(epoch.fence.count()),
+                          static_cast<int64_t>(epoch.takeover.count()), epoch.skip_before,
+                          epoch.overwrite, epoch.overwrite_until, epoch.by));
+  return rows[0].Int("epoch");
+}
+
+absl::Status Epochs::CreateShadow(postgres::Transaction& transaction,
+                                  const ShadowGroup& shadow) const {
+  postgres::Array tables;
+  for (const std::string& table : shadow.tables) tables.Add(table);
+  return transaction
+      .Execute(schema_.Sql(kCreateShadow), group_.value(), shadow.slot, shadow.subscription,
+               Name(shadow.seek.kind), TimeOf(shadow.seek), SnapshotOf(shadow.seek), shadow.by,
+               tables, shadow.suffix)
+      .status();
+}
+
+absl::Status Epochs::Forget(postgres::Transaction& transaction) const {
+  return transaction.Execute(schema_.Sql(kForget), group_.value()).status();
+}
+
+bool IsStaleEpoch(const absl::Status& status) { return absl::IsAborted(status); }
+
+}  // namespace lockstep::state

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/clock.h"
+#include "platform/strong_id.h"
+#include "postgres/connection.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+enum class SeekKind { kNone, kTime, kSnapshot };
+std::string_view Name(SeekKind kind);  // as it stands in the database
+
+// The Seek that an epoch wants before its first stream opens.
+struct WantedSeek {
+  SeekKind kind = SeekKind::kNone;
+  WallTime time;
+  std::string snapshot;
+};
+
+// A group as it stood when it was read: under which epoch a stream is opened, and what it fills.
+struct GroupEpoch {
+  int group_id = 0;
+  int64_t epoch = 0;
+  std::string token;  // random: a restored counter repeats itself, a token does not
+  int slot = 0;
+  int generation = 0;  // stands for the group in the inbox
+  std::string subscription;
+  WantedSeek seek;
+  bool seek_done = true;
+  std::optional<WallTime> skip_before;      // deliveries published before it are acked unapplied
+  std::optional<WallTime> overwrite_until;  // replay without emptying
+  std::optional<WallTime> first_publish_time;
+  int64_t lock_key = 0;  // of the advisory lock
+  bool created = false;  // by this very call: the group's first start
+};
+
+// How an epoch begins, when a reset or a rebuild ends the one before.
+struct NewEpoch {
+  WantedSeek seek;
+  Millis fence{0};     // the Seek waits so long for what was sent under the old epoch
+  Millis takeover{0};  // a Seek that is being performed may go on so long
+  std::optional<WallTime> skip_before;
+  bool overwrite = false;
+  std::optional<WallTime> overwrite_until;  // none = all that is published now
+  std::string by;
+};
+
+// A group that fills a shadow slot beside the live one.
+struct ShadowGroup {
+  int slot = 0;
+  std::string subscription;
+  WantedSeek seek;
+  std::vector<std::string> tables;  // as declared
+  std::string suffix;               // of the shadow's tables, behind the declared names
+  std::string by;
+};
+
+// The epochs of one group. Every batch holds the group's advisory lock shared and checks that the
+// epoch is still its own; whoever changes it (reset, rebuild) takes the lock exclusively: so
+// nothing of an older epoch commits after a change. Safe from any thread, with connections of
+// the callers' own. The table: consumer_groups; a new group comes with its slot.
+class Epochs {
+ public:
+  Epochs(const Schema& schema, ConsumerGroup group);
+
+  // NOT_FOUND before the group's first start.
+  absl::StatusOr<GroupEpoch> Load(postgres::Connection& connection) const;
+  absl::StatusOr<GroupEpoch> Load(postgres::Transaction& transaction) const;
+
+  // Makes the group with its first slot if it is not there yet; `first` counts only then.
+  absl::StatusOr<GroupEpoch> LoadOrCreate(postgres::Connection& connection,
+                                          const std::string& subscription, const WantedSeek& first,
+                                          const std::string& by) const;
+
+  // Begins a transaction under the epoch's lock, shared. ABORTED (and nothing else is) when the
+  // group has moved on to another epoch: drop what came under the old one.
+  absl::StatusOr<postgres::Transaction> Begin(postgres::Connection& connection,
+                                              const GroupEpoch& under) const;
+
+  // The same for a caller whose first statement reads the epoch and its token itself, and who asks
+  // Check about them: lock and statement are one round trip.
+  absl::StatusOr<postgres::Transaction> BeginUnchecked(postgres::Connection& connection,
+                                                       const GroupEpoch& under) const;
+  // REQUIRES: a row of the group, with `epoch` and `epoch_token`.
+  absl::Status Check(const GroupEpoch& under, const postgres::Result& rows) const;
+
+  // The same lock exclusively, inside the caller's transaction; waits for the batches under way.
+  absl::Status LockExclusively(postgres::Transaction& transaction) const;
+
+  // The Seek that an epoch wants is performed by exactly one: whoever claims it. A claim whose
+  // owner died is free again after `takeover`. False = somebody else has it, it is done, or acks
+  // of the epoch before may still be under way (`seek_not_before`).
+  absl::StatusOr<bool> ClaimSeek(postgres::Connection& connection, const GroupEpoch& under,
+                                 const std::string& owner, Millis takeover) const;
+  // False = it was no longer ours to mark: the claim was taken over, or the epoch is over.
+  absl::StatusOr<bool> MarkSeekDone(postgres::Connection& connection, const GroupEpoch& under,
+                                    const std::string& owner) const;
+
+  // Gives a claim back after a Seek that failed.
+  absl::Status ReleaseSeek(postgres::Connection& connection, const GroupEpoch& under,
+                           const std::string& owner) const;
+
+  // Answers its number. REQUIRES: the lock is held exclusively.
+  absl::StatusOr<int64_t> BeginNew(postgres::Transaction& transaction, const NewEpoch& epoch) const;
+
+  // Makes this group, with its slot and the Seek that its first session performs.
+  absl::Status CreateShadow(postgres::Transaction& transaction, const ShadowGroup& shadow) const;
+  // With its slots.
+  absl::Status Forget(postgres::Transaction& transaction) const;
+
+  const ConsumerGroup& group() const { return group_; }
+
+ private:
+  absl::StatusOr<GroupEpoch> Read(const postgres::Result& rows) const;
+
+  const Schema schema_;
+  const ConsumerGroup group_;
+  const Statement load_;
+  const Statement create_;
+  const Statement lock_;
+  const Statement current_;
+  const Statement claim_seek_;
+  const Statement seek_done_;
+  const Statement release_seek_;
+};
+
+// Whether `status` says that the epoch is over.
+bool IsStaleEpoch(const absl::Status& status);
+
+}  // namespace lockstep::state

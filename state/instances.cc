@@ -1,0 +1,55 @@
+#include "state/instances.h"
+
+#include <utility>
+
+namespace lockstep::state {
+namespace {
+
+constexpr std::string_view kHeartbeat = R"(
+INSERT INTO {state}.instances AS i
+       (group_name, instance, epoch, lanes, handled, queued, publish_lag_ms, receive_lag_ms,
+        commit_lag_ms, lag_ms, lag_basis, state, idle_lanes)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (group_name, instance) DO UPDATE
+   SET epoch = EXCLUDED.epoch, lanes = EXCLUDED.lanes, seen_at = now(),
+       handled = EXCLUDED.handled, queued = EXCLUDED.queued,
+       publish_lag_ms = EXCLUDED.publish_lag_ms, receive_lag_ms = EXCLUDED.receive_lag_ms,
+       commit_lag_ms = EXCLUDED.commit_lag_ms, lag_ms = EXCLUDED.lag_ms,
+       lag_basis = EXCLUDED.lag_basis, state = EXCLUDED.state, idle_lanes = EXCLUDED.idle_lanes)";
+
+constexpr std::string_view kLeave = R"(
+DELETE FROM {state}.instances WHERE group_name = $1 AND instance = $2)";
+
+constexpr std::string_view kForgetAll = "DELETE FROM {state}.instances WHERE group_name = $1";
+
+std::optional<int64_t> Count(const std::optional<Millis>& lag) {
+  return lag ? std::optional<int64_t>(lag->count()) : std::nullopt;
+}
+
+}  // namespace
+
+Instances::Instances(const Schema& schema, ConsumerGroup group)
+    : schema_(schema),
+      group_(std::move(group)),
+      heartbeat_(schema, "instance_heartbeat", kHeartbeat) {}
+
+absl::Status Instances::Heartbeat(postgres::Connection& connection, const std::string& instance,
+                                  const InstanceReport& report) const {
+  postgres::Array idle;
+  for (const int lane : report.idle_lanes) idle.Add(static_cast<int64_t>(lane));
+  return connection
+      .Execute(heartbeat_, group_.value(), instance, report.epoch, report.lanes, report.handled,
+               report.queued, Count(report.publish_lag), Count(report.receive_lag),
+               Count(report.commit_lag), Count(report.lag), report.lag_basis, report.state, idle)
+      .status();
+}
+
+absl::Status Instances::Leave(postgres::Connection& connection, const std::string& instance) const {
+  return connection.Execute(schema_.Sql(kLeave), group_.value(), instance).status();
+}
+
+absl::Status Instances::ForgetAll(postgres::Transaction& transaction) const {
+  return transaction.Execute(schema_.Sql(kForgetAll), group_.value()).status();
+}
+
+}  // namespace lockstep::state

@@ -1,0 +1,215 @@
+#include "state/key_states.h"
+
+#include <string_view>
+
+#include "platform/status.h"
+#include "postgres/connection.h"
+
+namespace lockstep::state {
+namespace {
+
+constexpr std::string_view kLock = R"(
+SELECT aggregate_key, settled_version, blocked_version, parked, open
+  FROM {state}.key_state
+ WHERE generation = $1 AND aggregate_key = ANY ($2::text[])
+ ORDER BY aggregate_key
+   FOR UPDATE)";
+
+constexpr std::string_view kMake = R"(
+INSERT INTO {state}.key_state AS k (generation, aggregate_key)
+SELECT $1::int, key FROM unnest($2::text[]) AS key
+ON CONFLICT (generation, aggregate_key) DO UPDATE SET updated_at = now()
+RETURNING aggregate_key, settled_version, blocked_version, parked, open)";
+
+constexpr std::string_view kSave = R"(
+INSERT INTO {state}.key_state AS k
+       (generation, aggregate_key, settled_version, blocked_version, parked, open)
+SELECT $1::int, key, settled, blocked, parked, open
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::boolean[])
+       AS s (key, settled, blocked, parked, open)
+ON CONFLICT (generation, aggregate_key) DO UPDATE
+   SET settled_version = EXCLUDED.settled_version,
+       blocked_version = EXCLUDED.blocked_version,
+       parked = EXCLUDED.parked,
+       open = EXCLUDED.open,
+       updated_at = now())";
+
+constexpr std::string_view kForget = R"(
+DELETE FROM {state}.key_state WHERE generation = $1 AND aggregate_key = ANY ($2::text[]))";
+
+constexpr std::string_view kForgetVersions = R"(
+WITH gone AS (
+  DELETE FROM {state}.key_state
+   WHERE generation = $1 AND settled_version IS NOT NULL AND blocked_version IS NULL AND parked = 0)
+UPDATE {state}.key_state
+   SET settled_version = NULL, previous_version = NULL, open = false, updated_at = now()
+ WHERE generation = $1 AND settled_version IS NOT NULL
+   AND (blocked_version IS NOT NULL OR parked > 0))";
+
+constexpr std::string_view kReleasable = R"(
+SELECT k.aggregate_key
+  FROM {state}.key_state k
+ WHERE k.generation = $1 AND k.parked > 0
+   AND EXISTS (SELECT 1 FROM {state}.parked p
+                WHERE p.generation = k.generation AND p.aggregate_key = k.aggregate_key
+                  AND (k.blocked_version IS NULL OR p.version < k.blocked_version)
+                  AND (k.settled_version IS NULL OR p.version - 1 <= k.settled_version))
+ ORDER BY k.aggregate_key
+ LIMIT $2)";
+
+constexpr std::string_view kOpen = R"(
+UPDATE {state}.key_state SET open = true WHERE generation = $1 AND settled_version IS NOT NULL)";
+
+constexpr std::string_view kCloseGaps = R"(
+UPDATE {state}.key_state k
+   SET settled_version = w.first - 1, previous_version = NULL
+  FROM (SELECT aggregate_key, min(version) AS first FROM {state}.parked
+         WHERE generation = $1 GROUP BY aggregate_key) w
+ WHERE k.generation = $1 AND k.aggregate_key = w.aggregate_key
+   AND k.blocked_version IS NULL AND k.settled_version IS NOT NULL)";
+
+constexpr std::string_view kCountWaiting = R"(
+SELECT count(*) AS keys, coalesce(sum(parked), 0) AS events
+  FROM (SELECT k.parked FROM {state}.key_state k
+          JOIN {state}.active_slots s ON s.generation = k.generation
+         WHERE s.group_name = $1 AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
+         LIMIT 100000) waiting)";
+
+constexpr std::string_view kListWaiting = R"(
+SELECT k.aggregate_key, k.parked, coalesce(k.blocked_version, k.settled_version + 1) AS waits_for,
+       p.version AS first_parked, coalesce(d.dead_at, p.parked_at, k.updated_at) AS since,
+       d.id AS dead_letter, d.code, d.reason
+  FROM {state}.key_state k
+  JOIN {state}.active_slots s ON s.generation = k.generation
+  LEFT JOIN LATERAL (SELECT version, parked_at FROM {state}.parked
+                      WHERE generation = k.generation AND aggregate_key = k.aggregate_key
+                      ORDER BY version LIMIT 1) p ON true
+  LEFT JOIN LATERAL (SELECT id, code, reason, dead_at FROM {state}.dead_letters
+                      WHERE generation = k.generation AND aggregate_key = k.aggregate_key
+                        AND version = k.blocked_version AND blocks
+                        AND state IN ('dead', 'quarantined')
+                      LIMIT 1) d ON true
+ WHERE s.group_name = $1 AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
+ ORDER BY k.aggregate_key
+ LIMIT $2)";
+
+// Where versions are not followed one by one, what is stored comes before what is dead.
+constexpr std::string_view kVersionLag = R"(
+SELECT coalesce(max(greatest(p.version, k.blocked_version)
+                    - coalesce(k.settled_version, k.blocked_version - 1)), 0) AS lag
+  FROM (SELECT k.generation, k.aggregate_key, k.settled_version, k.blocked_version
+          FROM {state}.key_state k
+          JOIN {state}.active_slots s ON s.generation = k.generation
+         WHERE s.group_name = $1 AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
+         LIMIT 1000) k
+  LEFT JOIN LATERAL (SELECT version FROM {state}.parked
+                      WHERE generation = k.generation AND aggregate_key = k.aggregate_key
+                      ORDER BY version DESC LIMIT 1) p ON true)";
+
+void AddOptional(postgres::Array& array, const std::optional<int64_t>& value) {
+  if (value) {
+    array.Add(*value);
+  } else {
+    array.AddNull();
+  }
+}
+
+absl::StatusOr<KeyRows> Rows(postgres::Transaction& transaction,
+                             const postgres::Statement& statement, int generation,
+                             const std::vector<std::string>& keys) {
+  postgres::Array array;
+  for (const std::string& key : keys) array.Add(key);
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(statement, generation, array));
+  return ReadKeyRows(rows);
+}
+
+}  // namespace
+
+KeyRows ReadKeyRows(const postgres::Result& rows) {
+  KeyRows keys;
+  for (const postgres::Row row : rows) {
+    if (row.IsNull("aggregate_key")) break;
+    keys[row.String("aggregate_key")] = {.exists = true,
+                                         .settled = row.OptionalInt("settled_version"),
+                                         .blocked = row.OptionalInt("blocked_version"),
+                                         .open = row.Bool("open"),
+                                         .parked = static_cast<int>(row.Int("parked"))};
+  }
+  return keys;
+}
+
+KeyStates::KeyStates(const Schema& schema)
+    : schema_(schema),
+      lock_(schema, "key_lock", kLock),
+      make_(schema, "key_make", kMake),
+      save_(schema, "key_save", kSave),
+      forget_(schema, "key_forget", kForget) {}
+
+absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
+                                        const std::vector<std::string>& keys) const {
+  return Rows(transaction, lock_, generation, keys);
+}
+
+absl::StatusOr<KeyRows> KeyStates::Make(postgres::Transaction& transaction, int generation,
+                                        const std::vector<std::string>& keys) const {
+  return Rows(transaction, make_, generation, keys);
+}
+
+absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
+                             const KeyRows& rows) const {
+  postgres::Array keys, settled, blocked, parked, open, empty;
+  for (const auto& [key, row] : rows) {
+    if (!row.settled && !row.blocked && row.parked == 0) {
+      if (row.exists) empty.Add(key);
+      continue;
+    }
+    keys.Add(key);
+    AddOptional(settled, row.settled);
+    AddOptional(blocked, row.blocked);
+    parked.Add(static_cast<int64_t>(row.parked));
+    open.AddPlain(row.open ? "true" : "false");
+  }
+  if (empty.size() > 0) {
+    RETURN_IF_ERROR(transaction.Execute(forget_, generation, empty).status());
+  }
+  if (keys.size() == 0) return absl::OkStatus();
+  return transaction.Execute(save_, generation, keys, settled, blocked, parked, open).status();
+}
+
+absl::Status KeyStates::ForgetVersions(postgres::Connection& connection, int generation) const {
+  return connection.Execute(schema_.Sql(kForgetVersions), generation).status();
+}
+
+absl::StatusOr<std::vector<std::string>> KeyStates::Releasable(postgres::Connection& connection,
+                                                               int generation, int limit) const {
+  ASSIGN_OR_RETURN(const auto rows,
+                   connection.Execute(schema_.Sql(kReleasable), generation, limit));
+  std::vector<std::string> keys;
+  for (const postgres::Row row : rows) keys.push_back(row.String("aggregate_key"));
+  return keys;
+}
+
+absl::Status KeyStates::SkipGaps(postgres::Transaction& transaction, int generation) const {
+  RETURN_IF_ERROR(transaction.Execute(schema_.Sql(kOpen), generation).status());
+  return transaction.Execute(schema_.Sql(kCloseGaps), generation).status();
+}
+
+absl::StatusOr<KeyStates::Waiting> KeyStates::CountWaiting(postgres::Connection& connection,
+                                                           const ConsumerGroup& group) const {
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kCountWaiting), group));
+  return Waiting{.keys = rows[0].Int("keys"), .events = rows[0].Int("events")};
+}
+
+absl::StatusOr<int64_t> KeyStates::VersionLag(postgres::Connection& connection,
+                                              const ConsumerGroup& group) const {
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kVersionLag), group));
+  return rows[0].Int("lag");
+}
+
+absl::StatusOr<postgres::Result> KeyStates::ListWaiting(postgres::Connection& connection,
+                                                        const ConsumerGroup& group,
+                                                        int limit) const {
+  return connection.Execute(schema_.Sql(kListWaiting), group, limit);
+}
+
+}  // namespace lockstep::state

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "state/position.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+// What an instance has stored, and the epoch that the group stands in.
+struct InstanceOffsets {
+  int64_t epoch = 0;
+  std::string token;
+  std::map<int, WallTime> lanes;  // publish time, by lane
+};
+
+// The offsets of every lane, and the group's out of them. Safe from any thread, with connections of
+// the callers' own.
+class Offsets {
+ public:
+  explicit Offsets(const Schema& schema);
+
+  // Nothing when the group has committed nothing yet.
+  absl::StatusOr<std::optional<GroupOffset>> Load(postgres::Transaction& transaction,
+                                                  const ConsumerGroup& group) const;
+  // Forward only: the same position or an older one succeeds and changes nothing.
+  absl::Status Save(postgres::Transaction& transaction, const LaneOffset& offset) const;
+  // Puts every lane of the group to one position, backwards too, and writes the audit.
+  absl::Status Reset(postgres::Transaction& transaction, const ResetRecord& record) const;
+
+  // Whether the time lies past everything that this read model ever was at: two resets to the
+  // earliest, one after the other, are not forward.
+  absl::StatusOr<bool> IsForward(postgres::Transaction& transaction, const ConsumerGroup& group,
+                                 WallTime time) const;
+
+  // Makes them the other group's, under its epoch.
+  absl::Status Take(postgres::Transaction& transaction, const ConsumerGroup& group,
+                    const ConsumerGroup& from) const;
+  absl::Status ForgetAll(postgres::Transaction& transaction, const ConsumerGroup& group) const;
+
+  // Nothing when there is no such group.
+  absl::StatusOr<std::optional<InstanceOffsets>> OfInstance(postgres::Connection& connection,
+                                                            const ConsumerGroup& group,
+                                                            const std::string& instance) const;
+
+  // For those who look: subscription, message_id, publish_time, epoch, lag_ms, updated_at and
+  // updated_by; of the group (a row at most), and of each lane with instance and lane before.
+  absl::StatusOr<postgres::Result> OfGroup(postgres::Connection& connection,
+                                           const ConsumerGroup& group) const;
+  absl::StatusOr<postgres::Result> OfLanes(postgres::Connection& connection,
+                                           const ConsumerGroup& group,
+                                           std::optional<int> limit = std::nullopt) const;
+
+ private:
+  const Schema schema_;
+  const Statement save_;
+};
+
+}  // namespace lockstep::state

@@ -1,0 +1,151 @@
+#include "state/opening.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+
+#include "platform/defect.h"
+#include "platform/status.h"
+#include "postgres/connection.h"
+
+namespace lockstep::state {
+namespace {
+
+// $1 generation, $2 ids, $3 how many, $4 the group, $5 keys; where versions are followed also $6
+// the version to settle and $7 the one before. Mostly all events are new: then one NULL says so,
+// and no id travels back.
+constexpr std::string_view kInbox = R"(
+WITH added AS (
+  INSERT INTO {state}.inbox (generation, event_id)
+  SELECT $1::int, id FROM unnest($2::uuid[]) AS id
+  ON CONFLICT DO NOTHING
+  RETURNING event_id),
+fresh AS MATERIALIZED (
+  SELECT count(*) = $3::bigint AS all_new,
+         CASE WHEN count(*) < $3::bigint THEN coalesce(array_agg(event_id), '{}') END AS ids
+    FROM added),
+)";
+
+constexpr std::string_view kLock = R"(
+locked AS MATERIALIZED (
+  SELECT aggregate_key, settled_version, NULL AS previous_version, blocked_version, parked, open
+    FROM {state}.key_state
+   WHERE generation = $1::int AND aggregate_key = ANY ($5::text[])
+     AND (SELECT all_new FROM fresh)
+   ORDER BY aggregate_key
+     FOR UPDATE))";
+
+// previous_version says whether a row was moved: NULL in the answer means that it was only locked.
+// A chain that is not smooth comes with a NULL there and its baseline as settled_version.
+constexpr std::string_view kLockAndMove = R"(
+locked AS (
+  INSERT INTO {state}.key_state AS k (generation, aggregate_key, settled_version, previous_version)
+  SELECT $1::int, key, settled, previous
+    FROM unnest($5::text[], $6::bigint[], $7::bigint[]) AS c (key, settled, previous)
+   WHERE (SELECT all_new FROM fresh)
+  ON CONFLICT (generation, aggregate_key) DO UPDATE
+     SET settled_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
+                                 AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
+                                THEN EXCLUDED.settled_version ELSE k.settled_version END,
+         previous_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
+                                  AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
+                                 THEN EXCLUDED.previous_version END
+  RETURNING aggregate_key, settled_version, previous_version, blocked_version, parked, open))";
+
+constexpr std::string_view kAnswer = R"(
+SELECT g.epoch, g.epoch_token, f.ids,
+       k.aggregate_key, k.settled_version, k.blocked_version, k.parked, k.open
+  FROM {state}.consumer_groups g
+ CROSS JOIN fresh f
+  LEFT JOIN (SELECT * FROM locked WHERE previous_version IS NULL) k ON true
+ WHERE g.group_id = $4::int)";
+
+constexpr size_t kUuidLength = 36;
+
+// Of "{uuid,uuid}".
+std::unordered_set<std::string_view> Elements(std::string_view array) {
+  std::unordered_set<std::string_view> ids;
+  for (size_t at = 1; at + kUuidLength <= array.size(); at += kUuidLength + 1) {
+    ids.insert(array.substr(at, kUuidLength));
+  }
+  return ids;
+}
+
+void AddChains(postgres::Params& params, const std::vector<Chain>& chains, bool versions) {
+  postgres::Array keys, settled, previous;
+  for (const Chain& chain : chains) {
+    keys.Add(chain.aggregate_key);
+    if (!versions) continue;
+    settled.Add(chain.smooth ? chain.last : chain.first - 1);
+    if (chain.smooth) {
+      previous.Add(chain.first - 1);
+    } else {
+      previous.AddNull();
+    }
+  }
+  params.Add(keys);
+  if (versions) params.Add(settled).Add(previous);
+}
+
+}  // namespace
+
+Arrivals::Arrivals(std::span<const envelope::Received* const> items) : first(items.size(), true) {
+  std::vector<size_t> order;
+  order.reserve(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i]->event.event_id.empty()) order.push_back(i);
+  }
+  const auto id = [&](size_t i) -> const std::string& { return items[i]->event.event_id.value(); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return id(a) < id(b); });
+  sorted.reserve(order.size());
+  for (size_t n = 0; n < order.size(); ++n) {
+    if (n > 0 && id(order[n]) == id(order[n - 1])) {
+      first[order[n]] = false;
+    } else {
+      sorted.push_back(items[order[n]]);
+    }
+  }
+}
+
+Opening::Opening(const Schema& schema, bool track_versions)
+    : track_versions_(track_versions),
+      enter_(schema, "batch_enter",
+             fmt::format("{}{}{}", kInbox, track_versions ? kLockAndMove : kLock, kAnswer)) {}
+
+absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transaction,
+                                               const GroupEpoch& under,
+                                               std::span<const envelope::Received* const> items,
+                                               const Arrivals& arrivals,
+                                               const std::vector<Chain>& chains) const {
+  postgres::Array ids(arrivals.sorted.size() * (kUuidLength + 1));
+  for (const envelope::Received* item : arrivals.sorted) ids.AddPlain(item->event.event_id.value());
+  postgres::Params params;
+  params.Add(under.generation).Add(ids).Add(static_cast<int64_t>(ids.size())).Add(under.group_id);
+  AddChains(params, chains, track_versions_);
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(enter_, params));
+  Answer answer{.epoch = rows, .fresh = arrivals.first};
+  if (rows.empty() || rows[0].IsNull("ids")) {
+    answer.not_moved = ReadKeyRows(rows);
+    return answer;
+  }
+  answer.all_new = false;
+  if (defect::On("skip-inbox")) return answer;
+  const auto added = Elements(rows[0].Text("ids"));
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string& id = items[i]->event.event_id.value();
+    answer.fresh[i] = answer.fresh[i] && (id.empty() || added.contains(id));
+  }
+  return answer;
+}
+
+absl::StatusOr<KeyRows> Opening::Lock(postgres::Transaction& transaction, const GroupEpoch& under,
+                                      const std::vector<Chain>& chains) const {
+  if (chains.empty()) return KeyRows();
+  ASSIGN_OR_RETURN(Answer answer, Enter(transaction, under, {}, Arrivals(), chains));
+  return std::move(answer.not_moved);
+}
+
+}  // namespace lockstep::state

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "envelope/received.h"
+#include "state/epochs.h"
+#include "state/key_states.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+// A run of versions of one aggregate without a gap or a poisoned event: the usual case.
+struct Chain {
+  std::string aggregate_key;
+  int64_t first = 0;
+  int64_t last = 0;
+  bool smooth = true;  // false: there is a gap or poison in it, so it must be planned
+};
+
+// The items of a batch by event id, and which of them are the first with theirs. Items without a
+// readable id count as such.
+struct Arrivals {
+  Arrivals() = default;
+  explicit Arrivals(std::span<const envelope::Received* const> items);
+
+  std::vector<const envelope::Received*> sorted;  // one per id
+  std::vector<bool> first;                        // item by item
+};
+
+// The statement with which a batch's transaction begins, in one round trip: the epoch is read; the
+// inbox, a narrow row per event and generation that makes its effect happen once, takes the events;
+// and, if all of them are new, as they mostly are, their aggregates are locked.
+//
+// Where versions are followed, locking makes missing rows of key_state and moves a row forward at
+// once where the chain is smooth and follows the settled version.
+//
+// Ids and keys go in sorted, so that two batches which meet queue instead of deadlocking; and the
+// keys come after the inbox, so that the later batch sees what the earlier one decided.
+class Opening {
+ public:
+  Opening(const Schema& schema, bool track_versions);
+
+  struct Answer {
+    postgres::Result epoch;   // for Epochs::Check
+    bool all_new = true;      // each that is the first with its id
+    std::vector<bool> fresh;  // which are new, item by item
+    KeyRows not_moved;        // the aggregates' rows that are there and need a plan
+  };
+  // REQUIRES: chains in the order of their keys.
+  absl::StatusOr<Answer> Enter(postgres::Transaction& transaction, const GroupEpoch& under,
+                               std::span<const envelope::Received* const> items,
+                               const Arrivals& arrivals, const std::vector<Chain>& chains) const;
+
+  // Locks the aggregates of a batch of which the inbox knew some.
+  absl::StatusOr<KeyRows> Lock(postgres::Transaction& transaction, const GroupEpoch& under,
+                               const std::vector<Chain>& chains) const;
+
+ private:
+  const bool track_versions_;
+  const Statement enter_;
+};
+
+}  // namespace lockstep::state

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "envelope/received.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+// Events that wait in the database for a predecessor. REQUIRES, everywhere: the aggregate's
+// key_state row is locked in this transaction.
+class Parking {
+ public:
+  explicit Parking(const Schema& schema);
+
+  enum class Reason { kGap, kPoison };
+  struct Parked {
+    const envelope::Received* item;
+    Reason reason;
+  };
+  absl::Status Park(postgres::Transaction& transaction, int generation,
+                    const std::vector<Parked>& items) const;
+
+  // The first waiting events of each aggregate in version order: at most `max_events` and about
+  // `max_bytes` of payload each, so that memory stays bounded however many wait.
+  absl::StatusOr<std::vector<envelope::Received>> Load(postgres::Transaction& transaction,
+                                                       int generation,
+                                                       const std::vector<std::string>& keys,
+                                                       int max_events, int64_t max_bytes) const;
+
+  absl::Status Remove(postgres::Transaction& transaction, int generation,
+                      const std::vector<const envelope::Received*>& items) const;
+
+ private:
+  const Statement park_;
+  const Statement load_;
+  const Statement remove_;
+};
+
+}  // namespace lockstep::state

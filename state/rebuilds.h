@@ -1,0 +1,79 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/strong_id.h"
+#include "state/epochs.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+enum class RebuildState {
+  kPreparing,   // the row is there; subscription and tables may be
+  kFilling,     // the shadow slot is there and is being filled
+  kSwapped,     // the shadow slot is the active one; the old one is kept
+  kDiscarding,  // decided: `discard_slot` goes, with all that it has
+};
+std::string_view Name(RebuildState state);
+
+// All that is known of a group's rebuild.
+struct RebuildRow {
+  RebuildState state = RebuildState::kPreparing;
+  int old_slot = 0;
+  int new_slot = 0;
+  int discard_slot = 0;
+  std::string old_subscription;
+  std::string new_subscription;
+  std::vector<std::string> tables;  // as declared
+  WantedSeek seek;
+  bool accept_missing = false;
+  Millis keep_old{0};
+  std::string operator_name;
+  std::string reason;
+  WallTime began_at;
+  std::optional<WallTime> swapped_at;
+  std::optional<WallTime> old_skip_before;  // of the old slot, for a rollback
+
+  // How the slot that is not active names its tables: behind the declared name.
+  static std::string Suffix(int slot);
+  std::string shadow_suffix() const { return Suffix(new_slot); }
+};
+
+// The row of a group's rebuild. Safe from any thread, with connections of the callers' own.
+class Rebuilds {
+ public:
+  Rebuilds(const Schema& schema, ConsumerGroup group);
+
+  // One at a time drives a rebuild. The lock is the session's.
+  absl::StatusOr<bool> TryLock(postgres::Connection& connection) const;
+
+  // Nothing when there is none. In a transaction the row is locked until its end.
+  absl::StatusOr<std::optional<RebuildRow>> Load(postgres::Connection& connection) const;
+  absl::StatusOr<std::optional<RebuildRow>> Lock(postgres::Transaction& transaction) const;
+
+  absl::Status Insert(postgres::Transaction& transaction, const RebuildRow& row) const;
+  absl::Status SetFilling(postgres::Transaction& transaction) const;
+  // REQUIRES: called before the group's new epoch is written.
+  absl::Status SetSwapped(postgres::Transaction& transaction) const;
+  absl::Status SetDiscarding(postgres::Transaction& transaction, int slot) const;
+  absl::Status Remove(postgres::Transaction& transaction) const;
+  absl::Status Audit(postgres::Transaction& transaction, std::string_view action,
+                     const std::string& operator_name, const std::string& reason) const;
+
+  const ConsumerGroup& group() const { return group_; }
+  // The group that the shadow slot belongs to while it fills.
+  ConsumerGroup shadow_group() const { return ConsumerGroup(group_.value() + "~rebuild"); }
+
+ private:
+  absl::Status Run(postgres::Transaction& transaction, std::string_view sql) const;
+
+  const Schema schema_;
+  const ConsumerGroup group_;
+};
+
+}  // namespace lockstep::state

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/strong_id.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+// What one group need not remember any longer. Each call takes a few rows and commits, so that it
+// never holds up a lane; whoever gets as many as `limit` comes again. Safe from any thread, with
+// connections of the callers' own.
+class Retention {
+ public:
+  Retention(const Schema& schema, ConsumerGroup group);
+
+  // Events that were received so long ago; and the tombstones of hard deletes, which live as long.
+  absl::StatusOr<int64_t> ForgetEvents(postgres::Connection& connection, Millis age,
+                                       int limit) const;
+  absl::StatusOr<int64_t> ForgetTombstones(postgres::Connection& connection, Millis age,
+                                           int limit) const;
+
+  // Instances that were killed (one that stops says so itself), and offsets of lanes that are gone.
+  absl::Status ForgetGone(postgres::Connection& connection) const;
+
+  // The newest generation that is retired, if any is.
+  absl::StatusOr<std::optional<int>> NewestRetired(postgres::Connection& connection) const;
+  // Rows of retired generations, whatever their age.
+  absl::StatusOr<int64_t> ForgetRows(postgres::Connection& connection, int limit) const;
+  // REQUIRES: the rows of all generations up to this one are gone.
+  absl::Status ForgetRetired(postgres::Connection& connection, int newest) const;
+
+ private:
+  const Schema schema_;
+  const ConsumerGroup group_;
+};
+
+}  // namespace lockstep::state

@@ -1,0 +1,96 @@
+#include "state/slots.h"
+
+#include <utility>
+
+#include "platform/status.h"
+
+namespace lockstep::state {
+namespace {
+
+constexpr std::string_view kNoteFirst = R"(
+UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
+ WHERE group_name = $1 AND slot = $2)";
+
+constexpr std::string_view kNewest =
+    "SELECT max(slot) AS slot FROM {state}.slots WHERE group_name = $1";
+
+constexpr std::string_view kNewGeneration = R"(
+WITH old AS (
+  INSERT INTO {state}.retired_generations (generation, group_name) VALUES ($3, $1))
+UPDATE {state}.slots
+   SET generation = DEFAULT, first_publish_time = NULL
+ WHERE group_name = $1 AND slot = $2
+RETURNING generation)";
+
+constexpr std::string_view kTake = R"(
+UPDATE {state}.slots SET group_name = $1 WHERE group_name = $2 AND slot = $3)";
+
+// One may be active at a time, so the other retires first.
+constexpr std::string_view kRetire = R"(
+UPDATE {state}.slots
+   SET state = 'retired', tables = (SELECT jsonb_object_agg(t, t || $4) FROM unnest($3::text[]) t)
+ WHERE group_name = $1 AND slot = $2)";
+constexpr std::string_view kActivate = R"(
+WITH active AS (UPDATE {state}.slots SET state = 'active', tables = '{}'
+                 WHERE group_name = $1 AND slot = $2)
+UPDATE {state}.consumer_groups SET active_slot = $2 WHERE group_name = $1)";
+
+constexpr std::string_view kRemove = R"(
+WITH gone AS (
+  DELETE FROM {state}.slots WHERE group_name IN ($1, $2) AND slot = $3
+  RETURNING generation),
+retired AS (
+  INSERT INTO {state}.retired_generations (generation, group_name)
+  SELECT generation, $1 FROM gone
+  ON CONFLICT DO NOTHING)
+SELECT generation FROM gone)";
+
+}  // namespace
+
+Slots::Slots(const Schema& schema, ConsumerGroup group)
+    : schema_(schema),
+      group_(std::move(group)),
+      note_first_(schema, "slot_note_first", kNoteFirst) {}
+
+absl::Status Slots::NoteFirst(postgres::Transaction& transaction, int slot,
+                              WallTime published) const {
+  return transaction.Execute(note_first_, group_.value(), slot, published).status();
+}
+
+absl::StatusOr<int> Slots::Newest(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kNewest), group_.value()));
+  return static_cast<int>(rows[0].Int("slot"));
+}
+
+absl::StatusOr<int> Slots::NewGeneration(postgres::Transaction& transaction, int slot,
+                                         int retired) const {
+  ASSIGN_OR_RETURN(const auto rows,
+                   transaction.Execute(schema_.Sql(kNewGeneration), group_.value(), slot, retired));
+  return static_cast<int>(rows[0].Int("generation"));
+}
+
+absl::Status Slots::Take(postgres::Transaction& transaction, const ConsumerGroup& from,
+                         int slot) const {
+  return transaction.Execute(schema_.Sql(kTake), group_.value(), from, slot).status();
+}
+
+absl::Status Slots::Activate(postgres::Transaction& transaction, int slot, int instead_of,
+                             const std::vector<std::string>& tables,
+                             const std::string& suffix) const {
+  postgres::Array names;
+  for (const std::string& table : tables) names.Add(table);
+  RETURN_IF_ERROR(
+      transaction.Execute(schema_.Sql(kRetire), group_.value(), instead_of, names, suffix)
+          .status());
+  return transaction.Execute(schema_.Sql(kActivate), group_.value(), slot).status();
+}
+
+absl::StatusOr<std::optional<int>> Slots::Remove(postgres::Transaction& transaction,
+                                                 const ConsumerGroup& shadow, int slot) const {
+  ASSIGN_OR_RETURN(const auto rows,
+                   transaction.Execute(schema_.Sql(kRemove), group_.value(), shadow, slot));
+  if (rows.empty()) return std::optional<int>();
+  return std::optional(static_cast<int>(rows[0].Int("generation")));
+}
+
+}  // namespace lockstep::state

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/strong_id.h"
+#include "state/schema.h"
+
+namespace lockstep::state {
+
+// The slots of one group: {tables, generation, subscription} each, of which one is active. A
+// generation that no slot has any longer is retired, and its rows go bit by bit (Retention). Safe
+// from any thread, with connections of the callers' own.
+class Slots {
+ public:
+  Slots(const Schema& schema, ConsumerGroup group);
+
+  // How far back the slot's generation reaches: what a reset that empties it must be able to
+  // replay.
+  absl::Status NoteFirst(postgres::Transaction& transaction, int slot, WallTime published) const;
+
+  // The greatest number so far.
+  absl::StatusOr<int> Newest(postgres::Connection& connection) const;
+
+  // Begins a new life of the slot's read model and retires the generation before.
+  absl::StatusOr<int> NewGeneration(postgres::Transaction& transaction, int slot,
+                                    int retired) const;
+
+  // Takes a slot over from another group.
+  absl::Status Take(postgres::Transaction& transaction, const ConsumerGroup& from, int slot) const;
+
+  // Puts one in the other's place, whose tables get the suffix behind their declared names.
+  absl::Status Activate(postgres::Transaction& transaction, int slot, int instead_of,
+                        const std::vector<std::string>& tables, const std::string& suffix) const;
+
+  // Removes a slot of this group, or of its shadow, and retires its generation, which it answers;
+  // nothing when there is no such slot.
+  absl::StatusOr<std::optional<int>> Remove(postgres::Transaction& transaction,
+                                            const ConsumerGroup& shadow, int slot) const;
+
+ private:
+  const Schema schema_;
+  const ConsumerGroup group_;
+  const Statement note_first_;
+};
+
+}  // namespace lockstep::state
