@@ -75,8 +75,9 @@ double Publish(pubsub::Publisher& publisher, const std::string& topic, const Opt
     }
     const int size = static_cast<int>(messages.size());
     {
-      std::unique_lock lock(mu);  // as much ahead as keeps every request full
-      changed.wait(lock, [&] { return queued < 20'000; });
+      // Without keys, as much ahead as keeps every slot full; a key has one call at a time.
+      std::unique_lock lock(mu);
+      changed.wait(lock, [&] { return ordered ? queued == 0 : queued < 20'000; });
       queued += size;
     }
     publisher.Publish(topic, std::move(messages), [&, size](const auto& results) {

@@ -67,8 +67,8 @@ void PublishAll(pubsub::Transport& transport, const std::vector<pubsub::Message>
   int under_way = 0;
   for (size_t at = 0; at < events.size(); at += 1000) {
     const auto end = std::min(events.size(), at + 1000);
-    std::unique_lock lock(mu);
-    changed.wait(lock, [&] { return under_way < 10; });
+    std::unique_lock lock(mu);  // calls share keys: one at a time
+    changed.wait(lock, [&] { return under_way == 0; });
     ++under_way;
     lock.unlock();
     publisher->Publish(kTopic,

@@ -116,23 +116,28 @@ class Measurement {
 
   void Publish(const std::string& topic, int keys) {
     const auto publisher = transport_->NewPublisher({});
-    Latch latch(options_.messages);
+    // A key has one call at a time: with keys, so many messages at once as have no key twice, or a
+    // call's.
+    const int wave = keys > 0 ? std::max(keys, options_.call) : options_.messages;
     for (int next = 0; next < options_.messages;) {
-      std::vector<pubsub::Message> messages;
-      for (; next < options_.messages && static_cast<int>(messages.size()) < options_.call;
-           ++next) {
-        pubsub::Message& message = messages.emplace_back();
-        message.data = std::string(static_cast<size_t>(options_.bytes), 'x');
-        if (keys > 0) message.ordering_key = fmt::format("key-{}", next % keys);
-      }
-      publisher->Publish(topic, std::move(messages), [&latch](const auto& results) {
-        for (const auto& result : results) {
-          if (!result.ok()) log::Error("publish failed", {{"error", result.status()}});
+      const int end = std::min(next + wave, options_.messages);
+      Latch latch(end - next);
+      while (next < end) {
+        std::vector<pubsub::Message> messages;
+        for (; next < end && static_cast<int>(messages.size()) < options_.call; ++next) {
+          pubsub::Message& message = messages.emplace_back();
+          message.data = std::string(static_cast<size_t>(options_.bytes), 'x');
+          if (keys > 0) message.ordering_key = fmt::format("key-{}", next % keys);
         }
-        latch.CountDown(static_cast<int>(results.size()));
-      });
+        publisher->Publish(topic, std::move(messages), [&latch](const auto& results) {
+          for (const auto& result : results) {
+            if (!result.ok()) log::Error("publish failed", {{"error", result.status()}});
+          }
+          latch.CountDown(static_cast<int>(results.size()));
+        });
+      }
+      latch.Wait();
     }
-    latch.Wait();
   }
 
   void Receive(const std::string& subscription) {

@@ -17,10 +17,9 @@ struct PublisherOptions {
 
 // The sending half of the port. Safe from any thread.
 //
-// Messages of one ordering key go out in the order of the calls, at most one request per key in
-// flight. When one fails, those of its key that were accepted before its failure was reported fail
-// too, with ABORTED: a caller that sends them again in order keeps the order. Reported means that
-// Done has returned: send again after it, not from within it.
+// Messages of one ordering key in a call go out in their order, at most one request per key in
+// flight. When one fails, those of its key behind it fail too, with ABORTED. Calls know nothing of
+// each other: whoever sends a key's messages in two calls keeps their order by waiting in between.
 class Publisher {
  public:
   // One result per message, in their order. Runs exactly once, on a transport thread: it may
@@ -31,6 +30,8 @@ class Publisher {
 
   // `topic` is a full name, projects/P/topics/T. Split into as many requests as the limits demand.
   // A request that the server refuses as a whole fails each of its messages with that status.
+  // REQUIRES: no other call with a message of the same topic and ordering key is under way; one is
+  // over when its Done is called.
   virtual void Publish(const std::string& topic, std::vector<Message> messages, Done done) = 0;
 
   // Another max_requests_in_flight, from the next request on.

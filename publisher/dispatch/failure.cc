@@ -63,24 +63,6 @@ Fault FaultOf(const absl::Status& status) {
   }
 }
 
-std::string_view Name(Fault fault) {
-  switch (fault) {
-    case Fault::kOutage:
-      return "outage";
-    case Fault::kRefused:
-      return "refused";
-    case Fault::kBehind:
-      return "behind";
-    case Fault::kCancelled:
-      return "cancelled";
-    case Fault::kKnown:
-      return "known";
-    case Fault::kRow:
-      break;
-  }
-  return "row";
-}
-
 std::string_view ErrorCode(const absl::Status& status) {
   switch (FaultOf(status)) {
     case Fault::kOutage:

@@ -18,7 +18,6 @@ enum class Fault {
 };
 
 Fault FaultOf(const absl::Status& status);
-std::string_view Name(Fault fault);
 
 // docs/errors.md: PROVIDER.UNAVAILABLE, TX.TIMEOUT, …
 std::string_view ErrorCode(const absl::Status& status);

@@ -201,7 +201,7 @@ absl::StatusOr<Claim> OutboxStore::ClaimBy(const Statement& statement, const Cla
   return claim;
 }
 
-absl::StatusOr<std::vector<int64_t>> OutboxStore::Settle(const Statement& statement,
+absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statement,
                                                          const Params& params,
                                                          const std::vector<int64_t>& unblocking) {
   if (unblocking.empty()) {
@@ -230,7 +230,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
       message_ids.Add(std::string_view(row.message_id));
     }
   }
-  return Settle(sql_->mark, Params(sequences, tokens, message_ids), unblocking);
+  return Update(sql_->mark, Params(sequences, tokens, message_ids), unblocking);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
@@ -251,7 +251,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
     codes.AddOptional(row.code.empty() ? std::nullopt : std::optional(row.code));
     dead.Add(row.dead);
   }
-  return Settle(sql_->fail, Params(sequences, tokens, spent, delays, errors, codes, dead),
+  return Update(sql_->fail, Params(sequences, tokens, spent, delays, errors, codes, dead),
                 unblocking);
 }
 
@@ -262,7 +262,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<Publis
     sequences.Add(row.sequence);
     tokens.AddPlain(row.lock_token);
   }
-  return Settle(sql_->renew, Params(sequences, tokens), {});
+  return Update(sql_->renew, Params(sequences, tokens), {});
 }
 
 absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(

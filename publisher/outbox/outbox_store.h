@@ -125,7 +125,7 @@ class OutboxStore {
                                 ClaimCursor& cursor);
   OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table);
 
-  absl::StatusOr<std::vector<int64_t>> Settle(const postgres::Statement& statement,
+  absl::StatusOr<std::vector<int64_t>> Update(const postgres::Statement& statement,
                                               const postgres::Params& params,
                                               const std::vector<int64_t>& unblocking);
 

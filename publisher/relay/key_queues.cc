@@ -62,7 +62,7 @@ std::optional<KeyQueues::Request> KeyQueues::Next(const Limits& limits) {
       const auto found = queues_.find(keys.front());
       if (found == queues_.end() || found->second.under_way || found->second.waiting.empty() ||
           found->second.waiting.front().row->topic != topic->first) {
-        keys.pop_front();  // settled or taken since
+        keys.pop_front();  // answered or taken since
         continue;
       }
       Queue& queue = found->second;
@@ -93,8 +93,6 @@ std::optional<KeyQueues::Request> KeyQueues::Next(const Limits& limits) {
   }
   return std::nullopt;
 }
-
-bool KeyQueues::HasReady() const { return !ready_.empty(); }
 
 void KeyQueues::Succeeded(const std::string& key) {
   const auto found = queues_.find(key);

@@ -15,7 +15,7 @@
 
 namespace lockstep::publisher {
 
-// The rows that a relay has claimed and not yet settled, by ordering key: at most one request per
+// The rows that a relay has claimed and not yet marked, by ordering key: at most one request per
 // key is under way, and what is behind it waits here. So an earlier row's failure is known before
 // a later row leaves. Pure data structure of the relay's thread.
 class KeyQueues {
@@ -54,7 +54,6 @@ class KeyQueues {
   void ForEachWaiting(const std::function<void(Entry&)>& visit);
 
   size_t waiting() const { return waiting_; }
-  bool HasReady() const;
 
  private:
   struct Queue {

@@ -38,6 +38,7 @@ void LookPlan::Looked(SteadyTime began, SteadyTime ended, bool full, const std::
     start_cost_ = std::chrono::ceil<Millis>(ended - began);
   }
   going_on_ = full;
+  wanted_ = full;
   if (full) return;
   whole_ = from_start_;
   floor_ = {floor, 0};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <random>
 #include <utility>
 
@@ -24,6 +25,14 @@ std::string NewToken() {
                      high & 0xfff, 0x8000 | ((low >> 48) & 0x3fff), low & 0xffffffffffff);
 }
 
+std::optional<Millis> Earliest(std::initializer_list<std::optional<Millis>> times) {
+  std::optional<Millis> earliest;
+  for (const auto& time : times) {
+    if (time.has_value()) earliest = std::min(earliest.value_or(*time), *time);
+  }
+  return earliest;
+}
+
 }  // namespace
 
 Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatcher,
@@ -34,9 +43,17 @@ Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatch
       events_(events),
       reconnect_(RetryPolicy{.max_attempts = 0, .base = Millis(250), .cap = Millis(15'000)},
                  environment_.random),
-      settlement_(environment_.instance, events),
+      marks_(environment_.instance, events),
       pauses_(options_.retry, environment_.random),
+      answers_({.options = options_,
+                .clock = *environment_.clock,
+                .random = environment_.random,
+                .events = events,
+                .leased = leased_,
+                .marks = marks_,
+                .pauses = pauses_}),
       sleeper_(options_.poll_floor, options_.poll_interval, environment_.random),
+      draining_(options_.table),
       health_(absl::UnavailableError("starting")) {
   NoteTurn();
 }
@@ -55,252 +72,13 @@ void Relay::Stop() {
 }
 
 int64_t Relay::SetShards(std::vector<int> shards, int count) {
-  int64_t change = 0;
-  {
-    std::scoped_lock lock(mu_);
-    new_shards_ = {std::move(shards), count};
-    change = ++changes_;
-  }
+  const int64_t change = shards_.Set(std::move(shards), count);
   mailbox_->Wake();
   return change;
 }
 
 void Relay::StandBy() {
-  NoteStuck(absl::UnavailableError("another publisher relays it, and this one stands by"));
-}
-
-bool Relay::LeftBehind(int64_t change) const {
-  std::scoped_lock lock(mu_);
-  return followed_ >= change && !leaving_;
-}
-
-absl::Status Relay::health() const {
-  std::scoped_lock lock(mu_);
-  return health_;
-}
-
-absl::Status Relay::WaitUntilDrained() {
-  std::unique_lock lock(mu_);
-  // Two rounds: the first may have begun before the caller's rows were there.
-  const int64_t enough = idle_turns_ + 2;
-  const int64_t too_many = stuck_turns_ + 2;
-  awaited_turns_ = std::max(awaited_turns_, enough);
-  mailbox_->Wake();
-  idle_changed_.wait(lock, [&] {
-    return gave_up_ || (idle_ && idle_turns_ >= enough) || stuck_turns_ >= too_many;
-  });
-  if (gave_up_) return Unavailable("{} was not drained: it was stopped", options_.table);
-  if (stuck_turns_ < too_many) return absl::OkStatus();
-  return Unavailable("{} was not drained: {}", options_.table, lockstep::MessageOf(stuck_));
-}
-
-void Relay::SetHealth(absl::Status health) {
-  std::scoped_lock lock(mu_);
-  health_ = std::move(health);
-}
-
-void Relay::NoteTurn() { last_turn_ = environment_.clock->Steady().time_since_epoch().count(); }
-
-void Relay::NoteIdle(bool idle) {
-  std::scoped_lock lock(mu_);
-  idle_ = idle;
-  if (idle) ++idle_turns_;
-  idle_changed_.notify_all();
-}
-
-bool Relay::Awaited() const {
-  std::scoped_lock lock(mu_);
-  return idle_turns_ < awaited_turns_;
-}
-
-void Relay::NoteStuck(absl::Status why) {
-  std::scoped_lock lock(mu_);
-  stuck_ = std::move(why);
-  ++stuck_turns_;
-  idle_changed_.notify_all();
-}
-
-void Relay::Run() {
-  while (!stop_) {
-    NoteTurn();
-    TakeShards();
-    FollowOptions();
-    if (!Connect()) continue;
-    const absl::Status turned = Turn();
-    if (turned.ok()) {
-      reconnect_.Reset();
-      database_failures_ = 0;
-      continue;
-    }
-    events_.OnDatabaseError(turned);
-    SetHealth(turned);
-    if (++database_failures_ > 1) NoteStuck(turned);
-    // Whatever it was: a fresh session has no half-done state.
-    store_.reset();
-    connection_.reset();
-    sleeper_.Forget();
-    plan_ = {};
-    look_ = true;
-    mailbox_->Wait(-1, reconnect_.Next());
-  }
-  Finish();
-  std::scoped_lock lock(mu_);
-  gave_up_ = true;
-  idle_changed_.notify_all();
-}
-
-bool Relay::Connect() {
-  if (store_ != nullptr) return true;
-  postgres::ConnectionOptions options;
-  options.url = environment_.database;
-  options.application_name = "lockstep-publisher";
-  options.statement_timeout = Millis(20'000);  // below the watchdog's patience
-  auto opened = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(connection_, postgres::Connection::Open(options));
-    ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options_.table));
-    ASSIGN_OR_RETURN(store_, OutboxStore::Open(*connection_, table));
-    return connection_->Listen(store_->channel());
-  }();
-  if (opened.ok()) {
-    SetHealth(absl::OkStatus());
-    return true;
-  }
-  store_.reset();
-  connection_.reset();
-  events_.OnDatabaseError(opened);
-  if (++database_failures_ > 1) NoteStuck(opened);
-  SetHealth(std::move(opened));
-  TakeAnswers();
-  mailbox_->Wait(-1, reconnect_.Next());
-  return false;
-}
-
-absl::Status Relay::Turn() {
-  TakeAnswers();
-  const SteadyTime now = environment_.clock->Steady();
-  if (Awaited() || PassedOverOthers(now)) look_ = true;
-  const bool room = queues_.waiting() + rows_under_way_ + options_.batch_size <=
-                    static_cast<size_t>(std::max(options_.max_in_flight, options_.batch_size));
-  const bool due = settlement_.Left(now) == Millis(0);
-  if (more_ || due || !room || Awaited()) RETURN_IF_ERROR(Settle());
-  RETURN_IF_ERROR(RenewLeases());
-  more_ = false;
-  const bool looks = room && look_ && !shards_.empty();
-  if (looks) RETURN_IF_ERROR(Claim());
-  Send();
-  if (more_) return absl::OkStatus();
-  if (!room) {
-    mailbox_->Wait(-1, std::min(options_.lock_ttl / 6, kLongestTurn));
-    return absl::OkStatus();
-  }
-  return Rest(looks);
-}
-
-ClaimRequest Relay::NewClaimRequest() const {
-  ClaimRequest request;
-  request.token = NewToken();
-  request.owner = environment_.instance;
-  request.lock_ttl = options_.lock_ttl;
-  request.rows = options_.batch_size;
-  request.shards = shards_;
-  request.shard_count = shard_count_;
-  for (const auto& [token, rows] : live_tokens_) request.live_tokens.push_back(token);
-  request.paused_topics = pauses_.Paused(environment_.clock->Steady());
-  request.dead_blocks = options_.on_dead == OnDead::kHoldKey;
-  return request;
-}
-
-absl::Status Relay::Claim() {
-  const SteadyTime before = environment_.clock->Steady();
-  ClaimRequest request = NewClaimRequest();
-  request.few = std::exchange(told_, false);
-  if (request.few) request.rest_token = NewToken();
-  ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
-  more_ = claim.candidates >= request.rows;
-  look_ = more_;
-  passed_over_ = request.paused_topics;
-  plan_.Looked(before, environment_.clock->Steady(), more_, claim.a_second_ago);
-  if (claim.rows.empty()) return absl::OkStatus();
-  for (const OutboxRow& row : claim.rows) ++live_tokens_[row.lock_token];
-  events_.OnClaimed(claim.rows);
-  NoteIdle(false);
-  queues_.Add(std::move(claim.rows), before);
-  Send();
-  return sleeper_.Awake(*store_, more_);
-}
-
-void Relay::Send() {
-  while (static_cast<int>(under_way_.size()) < options_.max_requests) {
-    auto entries = queues_.Next(KeyQueues::Limits());
-    if (!entries.has_value()) return;
-    std::vector<RowPtr> rows;
-    rows.reserve(entries->size());
-    for (const KeyQueues::Entry& entry : *entries) rows.push_back(entry.row);
-    const std::string topic = rows.front()->topic;
-    const int64_t id = next_request_++;
-    rows_under_way_ += rows.size();
-    under_way_[id] = {*std::move(entries), environment_.clock->Steady()};
-    dispatcher_.Dispatch(options_.table, topic, std::move(rows),
-                         [mailbox = mailbox_, id](std::vector<DispatchResult> results) {
-                           mailbox->Post({id, std::move(results)});
-                         });
-  }
-}
-
-absl::Status Relay::Settle() {
-  if (settlement_.empty()) return absl::OkStatus();
-  look_ = look_ || settlement_.urgent();  // which may free others
-  RETURN_IF_ERROR(settlement_.Write(*store_, [this](const OutboxRow& row) {
-    const auto live = live_tokens_.find(row.lock_token);
-    if (live != live_tokens_.end() && --live->second == 0) live_tokens_.erase(live);
-  }));
-  NoteLeaving();  // now: their next owner waits, and we may be about to sleep
-  return absl::OkStatus();
-}
-
-bool Relay::PassedOverOthers(SteadyTime now) const {
-  return !shards_.empty() && pauses_.Paused(now) != passed_over_;
-}
-
-absl::Status Relay::Rest(bool looked) {
-  const SteadyTime now = environment_.clock->Steady();
-  if (PassedOverOthers(now)) return absl::OkStatus();
-  const bool in_hand = !under_way_.empty() || queues_.waiting() > 0 || !settlement_.empty();
-  const std::optional<Millis> gathering =
-      settlement_.empty() ? std::nullopt : std::optional(settlement_.Left(now));
-  if (in_hand && !sleeper_.armed()) {
-    look_ = true;
-    const bool answered =
-        mailbox_->Wait(-1, std::min(kAnswerGrace, gathering.value_or(kAnswerGrace)));
-    if (answered || gathering.has_value()) return absl::OkStatus();
-  }
-  const ClaimRequest request = NewClaimRequest();
-  std::optional<Millis> next_look = pauses_.NextEnd(now);
-  if (in_hand) {
-    next_look = std::min(next_look.value_or(options_.lock_ttl / 6), options_.lock_ttl / 6);
-  }
-  if (const auto start = plan_.UntilStart(now); start.has_value()) {
-    next_look = std::min(next_look.value_or(*start), *start);
-  }
-  if (looked && !in_hand && plan_.whole()) {
-    if (!request.paused_topics.empty()) {
-      NoteStuck(outage_);
-    } else {
-      NoteIdle(true);
-      if (Awaited()) return absl::OkStatus();
-    }
-  }
-  std::optional<Millis> at_most = next_look;
-  if (gathering.has_value()) at_most = std::min(next_look.value_or(*gathering), *gathering);
-  ASSIGN_OR_RETURN(const bool something,
-                   sleeper_.Rest(*store_, *mailbox_, request, plan_.floor(), at_most, [this] {
-                     NoteTurn();
-                     return !stop_;
-                   }));
-  told_ = sleeper_.told();
-  look_ = look_ || something ||
-          (next_look.has_value() && environment_.clock->Steady() - now >= *next_look);
-  return absl::OkStatus();
+  draining_.Stuck(absl::UnavailableError("another publisher relays it, and this one stands by"));
 }
 
 void Relay::Reconfigure(const RelayOptions& fresh) {
@@ -311,6 +89,55 @@ void Relay::Reconfigure(const RelayOptions& fresh) {
   mailbox_->Wake();
 }
 
+absl::Status Relay::health() const {
+  std::scoped_lock lock(mu_);
+  return health_;
+}
+
+absl::Status Relay::WaitUntilDrained() {
+  return draining_.Wait([this] { mailbox_->Wake(); });
+}
+
+void Relay::SetHealth(absl::Status health) {
+  std::scoped_lock lock(mu_);
+  health_ = std::move(health);
+}
+
+void Relay::NoteTurn() { last_turn_ = environment_.clock->Steady().time_since_epoch().count(); }
+
+void Relay::Run() {
+  while (!stop_) {
+    NoteTurn();
+    FollowShards();
+    FollowOptions();
+    absl::Status turned = Connect();
+    if (turned.ok()) turned = Turn();
+    if (turned.ok()) {
+      reconnect_.Reset();
+      database_failures_ = 0;
+    } else {
+      LoseSession(std::move(turned));
+    }
+  }
+  Finish();
+  draining_.GiveUp();
+}
+
+void Relay::FollowShards() {
+  if (!shards_.Follow()) return;
+  plan_ = {};
+  events_.OnShards(shards_.shards(), shards_.count());
+  GiveBackWaiting([&](const OutboxRow& row) { return !shards_.Has(row.shard); });
+  NoteLeaving();
+}
+
+void Relay::NoteLeaving() {
+  // Of which shard a mark is, is not worth knowing.
+  if (!shards_.leaving() || !marks_.empty()) return;
+  if (leased_.AnyUnderWay([&](const OutboxRow& row) { return !shards_.Has(row.shard); })) return;
+  shards_.NoneLeft();
+}
+
 void Relay::FollowOptions() {
   std::optional<RelayOptions> fresh;
   {
@@ -318,7 +145,7 @@ void Relay::FollowOptions() {
     fresh.swap(new_options_);
   }
   if (!fresh.has_value()) return;
-  look_ = true;
+  plan_.LookAgain();
   options_.batch_size = fresh->batch_size;
   options_.max_in_flight = fresh->max_in_flight;
   options_.max_requests = fresh->max_requests;
@@ -329,16 +156,178 @@ void Relay::FollowOptions() {
   sleeper_.SetLongestPoll(options_.poll_interval);
 }
 
+absl::Status Relay::Connect() {
+  if (store_ != nullptr) return absl::OkStatus();
+  postgres::ConnectionOptions options;
+  options.url = environment_.database;
+  options.application_name = "lockstep-publisher";
+  options.statement_timeout = Millis(20'000);  // below the watchdog's patience
+  ASSIGN_OR_RETURN(connection_, postgres::Connection::Open(options));
+  ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options_.table));
+  ASSIGN_OR_RETURN(store_, OutboxStore::Open(*connection_, table));
+  RETURN_IF_ERROR(connection_->Listen(store_->channel()));
+  SetHealth(absl::OkStatus());
+  return absl::OkStatus();
+}
+
+void Relay::LoseSession(absl::Status why) {
+  events_.OnDatabaseError(why);
+  if (++database_failures_ > 1) draining_.Stuck(why);
+  SetHealth(std::move(why));
+  // Whatever it was: a fresh session has no half-done state.
+  store_.reset();
+  connection_.reset();
+  sleeper_.Forget();
+  plan_ = {};
+  TakeAnswers();
+  mailbox_->Wait(-1, reconnect_.Next());
+}
+
+absl::Status Relay::Turn() {
+  TakeAnswers();
+  const SteadyTime now = environment_.clock->Steady();
+  if (draining_.Awaited() || MayPassOverLess(now)) plan_.LookAgain();
+  const bool room = HasRoom();
+  const bool due = marks_.Left(now) == Millis(0);
+  if (plan_.more() || due || !room || draining_.Awaited()) RETURN_IF_ERROR(WriteMarks());
+  RETURN_IF_ERROR(RenewLeases());
+  const bool looks = room && plan_.wanted() && !shards_.shards().empty();
+  if (looks) RETURN_IF_ERROR(Claim());
+  Send();
+  if (looks && plan_.more()) return absl::OkStatus();
+  if (room) return Rest(looks);
+  mailbox_->Wait(-1, std::min(options_.lock_ttl / 6, kLongestTurn));
+  return absl::OkStatus();
+}
+
+void Relay::TakeAnswers() {
+  for (Mailbox::Answer& answer : mailbox_->Take()) {
+    auto request = leased_.Answered(answer.request);
+    if (request.has_value()) answers_.Handle(*std::move(request), std::move(answer.results));
+  }
+}
+
+bool Relay::HasRoom() const {
+  return leased_.rows() + options_.batch_size <=
+         static_cast<size_t>(std::max(options_.max_in_flight, options_.batch_size));
+}
+
+bool Relay::MayPassOverLess(SteadyTime now) const {
+  return !shards_.shards().empty() && pauses_.Changed(now);
+}
+
+absl::Status Relay::WriteMarks() {
+  if (marks_.empty()) return absl::OkStatus();
+  if (marks_.urgent()) plan_.LookAgain();  // they may free others
+  RETURN_IF_ERROR(marks_.Write(*store_, [this](const OutboxRow& row) { leased_.Marked(row); }));
+  NoteLeaving();  // now: their next owner waits, and we may be about to sleep
+  return absl::OkStatus();
+}
+
+absl::Status Relay::RenewLeases() {
+  ASSIGN_OR_RETURN(auto lost,
+                   leased_.Renew(*store_, options_.lock_ttl, environment_.clock->Steady()));
+  // Given back by its token: one that is lost is counted there.
+  answers_.GiveBack(std::move(lost));
+  return absl::OkStatus();
+}
+
+ClaimRequest Relay::NewClaimRequest() const {
+  ClaimRequest request;
+  request.token = NewToken();
+  request.owner = environment_.instance;
+  request.lock_ttl = options_.lock_ttl;
+  request.rows = options_.batch_size;
+  request.shards = shards_.shards();
+  request.shard_count = shards_.count();
+  request.live_tokens = leased_.live_tokens();
+  request.paused_topics = pauses_.Paused(environment_.clock->Steady());
+  request.dead_blocks = options_.on_dead == OnDead::kHoldKey;
+  return request;
+}
+
+absl::Status Relay::Claim() {
+  const SteadyTime before = environment_.clock->Steady();
+  ClaimRequest request = NewClaimRequest();
+  request.few = sleeper_.TakeTold();
+  if (request.few) request.rest_token = NewToken();
+  ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
+  const bool full = claim.candidates >= request.rows;
+  plan_.Looked(before, environment_.clock->Steady(), full, claim.a_second_ago);
+  pauses_.PassedOver(request.paused_topics);
+  if (claim.rows.empty()) return absl::OkStatus();
+  events_.OnClaimed(claim.rows);
+  draining_.FoundRows();
+  leased_.Add(std::move(claim.rows), before);
+  Send();
+  return sleeper_.Awake(*store_, full);
+}
+
+void Relay::Send() {
+  while (static_cast<int>(leased_.requests()) < options_.max_requests) {
+    const auto id = leased_.Send(environment_.clock->Steady());
+    if (!id.has_value()) return;
+    std::vector<RowPtr> rows;
+    for (const KeyQueues::Entry& entry : leased_.entries(*id)) rows.push_back(entry.row);
+    const std::string topic = rows.front()->topic;
+    dispatcher_.Dispatch(options_.table, topic, std::move(rows),
+                         [mailbox = mailbox_, id = *id](std::vector<DispatchResult> results) {
+                           mailbox->Post({id, std::move(results)});
+                         });
+  }
+}
+
+// Until an answer, a writer's notification, or the first of what is due: a topic's next try, a
+// lease's renewal, a look from the start, marks that have gathered, the poll.
+absl::Status Relay::Rest(bool looked) {
+  const SteadyTime now = environment_.clock->Steady();
+  if (MayPassOverLess(now)) return absl::OkStatus();
+  const bool in_hand = leased_.rows() > 0 || !marks_.empty();
+  const std::optional<Millis> marks_due = marks_.Left(now);
+  if (in_hand && !sleeper_.armed()) {
+    plan_.LookAgain();
+    const bool answered =
+        mailbox_->Wait(-1, std::min(kAnswerGrace, marks_due.value_or(kAnswerGrace)));
+    if (answered || marks_due.has_value()) return absl::OkStatus();
+  }
+  const ClaimRequest request = NewClaimRequest();
+  if (looked && !in_hand && plan_.whole()) {
+    if (!request.paused_topics.empty()) {
+      draining_.Stuck(answers_.outage());
+    } else {
+      draining_.FoundNothing();
+      if (draining_.Awaited()) return absl::OkStatus();
+    }
+  }
+  const auto renewal = in_hand ? std::optional<Millis>(options_.lock_ttl / 6) : std::nullopt;
+  const auto look_due = Earliest({pauses_.NextEnd(now), renewal, plan_.UntilStart(now)});
+  ASSIGN_OR_RETURN(const bool something, sleeper_.Rest(*store_, *mailbox_, request, plan_.floor(),
+                                                       Earliest({look_due, marks_due}), [this] {
+                                                         NoteTurn();
+                                                         return !stop_;
+                                                       }));
+  if (something || (look_due.has_value() && environment_.clock->Steady() - now >= *look_due)) {
+    plan_.LookAgain();
+  }
+  return absl::OkStatus();
+}
+
+void Relay::GiveBackWaiting(const std::function<bool(const OutboxRow&)>& pick) {
+  answers_.GiveBack(leased_.queues().TakeWaiting(
+      [&](const KeyQueues::Entry& entry) { return pick(*entry.row); }));
+}
+
 void Relay::Finish() {
-  GiveBack(queues_.TakeWaiting([](const KeyQueues::Entry&) { return true; }), Millis(0));
+  const auto all = [](const OutboxRow&) { return true; };
+  GiveBackWaiting(all);
   const SteadyTime end = std::chrono::steady_clock::now() + environment_.stop_timeout;
-  while (!under_way_.empty() && std::chrono::steady_clock::now() < end) {
+  while (leased_.requests() > 0 && std::chrono::steady_clock::now() < end) {
     mailbox_->Wait(-1, Millis(100));
     TakeAnswers();
-    GiveBack(queues_.TakeWaiting([](const KeyQueues::Entry&) { return true; }), Millis(0));
+    GiveBackWaiting(all);
   }
   if (store_ != nullptr) {
-    if (const absl::Status settled = Settle(); !settled.ok()) events_.OnDatabaseError(settled);
+    if (const absl::Status marked = WriteMarks(); !marked.ok()) events_.OnDatabaseError(marked);
   }
   store_.reset();
   connection_.reset();

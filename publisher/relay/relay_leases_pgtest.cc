@@ -76,7 +76,7 @@ TEST_F(RelayTest, RowsOfAShardThatLeavesAreGivenBack) {
   bus_.HoldPublishes(true);
   RelayOptions options = Options();
   options.batch_size = 1;
-  options.poll_floor = options.poll_interval = Millis(30'000);  // it sleeps once that is settled
+  options.poll_floor = options.poll_interval = Millis(30'000);  // it sleeps once that is marked
   EnqueueMany("k", 4);
   const auto owner = StartOwner(options, nullptr, [] { return 0.999; });
   ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 4; }));

@@ -98,7 +98,7 @@ TEST_F(RelayTest, RetriesFollowTheCurveAndEndInDeath) {
   const auto owner = StartOwner(options, nullptr, [] { return 0.5; });
   for (size_t failures = 1; failures < 25; ++failures) {
     ASSERT_TRUE(owner->events.Await([&] { return owner->events.retries.size() >= failures; }));
-    // The settlement follows the event; only then can the row be made due.
+    // The mark follows the event; only then can the row be made due.
     const int64_t wait = std::min<int64_t>(1000LL << (failures - 1), 60'000) + 100;
     while (Count(fmt::format("attempts = {} AND lock_token IS NULL", failures)) == 0) {
       std::this_thread::yield();
@@ -250,7 +250,7 @@ TEST_F(RelayTest, LastErrorIsShortAndHoldsNoPayload) {
   EXPECT_THAT(error, Not(HasSubstr("secret")));
 }
 
-TEST_F(RelayTest, StopSettlesWhatIsUnderWayAndGivesTheRestBack) {
+TEST_F(RelayTest, StopMarksWhatIsUnderWayAndGivesTheRestBack) {
   bus_.HoldPublishes(true);
   RelayOptions options = Options();
   options.batch_size = 2;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,8 +41,8 @@ class Sleeper {
   void SetLongestPoll(Millis cap) { policy_.cap = cap; }
 
   bool armed() const { return !armed_.empty(); }
-  // Whether a notification ended the last rest.
-  bool told() const { return told_; }
+  // Whether a notification ended the last rest. Asked once.
+  bool TakeTold() { return std::exchange(told_, false); }
 
  private:
   absl::Status Disarm(OutboxStore& store);

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/clock.h"
@@ -24,6 +25,12 @@ class TopicPauses {
   void Reached(const std::string& topic);
 
   std::vector<std::string> Paused(SteadyTime now) const;
+
+  // A claim passed over these. Later: whether other topics are paused now, because a pause has
+  // begun or ended, by its time or by an answer, and rows may wait.
+  void PassedOver(std::vector<std::string> topics) { passed_over_ = std::move(topics); }
+  bool Changed(SteadyTime now) const { return Paused(now) != passed_over_; }
+
   // Until the first of them may be tried again.
   std::optional<Millis> NextEnd(SteadyTime now) const;
 
@@ -36,6 +43,7 @@ class TopicPauses {
   RetryPolicy policy_;
   Backoff::Random random_;
   std::map<std::string, Topic> topics_;
+  std::vector<std::string> passed_over_;
 };
 
 }  // namespace lockstep::publisher

@@ -30,36 +30,31 @@ gc::pubsub::Message ToCloud(Message message) {
 }  // namespace
 
 struct CloudPublisher::Sent {
-  PublishLanes::Results results;
+  PublishCalls::Results results;
   std::atomic<size_t> open = 0;
   std::string key;
   std::shared_ptr<Connection> connection;
-  PublishLanes::Answer answer;
+  PublishCalls::Answer answer;
 };
 
 CloudPublisher::CloudPublisher(const PublisherOptions& options, std::shared_ptr<Library> library)
     : options_(options),
       library_(std::move(library)),
-      lanes_(
-          options,
-          [this](PublishLanes::Burst burst, PublishLanes::Answer answer) {
-            Send(std::move(burst), std::move(answer));
-          },
+      publishes_(
+          options, PublishCalls::Keys::kApart,
+          [this](const std::shared_ptr<const PublishCalls::Request>& request,
+                 PublishCalls::Answer answer) { Send(*request, std::move(answer)); },
           [this](std::function<void()> job) { worker_.Post(std::move(job)); }) {}
 
 CloudPublisher::~CloudPublisher() {
-  lanes_.Close();
+  publishes_.Close();
   // Between two tries of a request there is nothing to cancel for a moment: again, until it is
   // over.
-  while (!lanes_.Idle()) {
+  while (!publishes_.Idle()) {
     worker_.cq().CancelAll();
     std::this_thread::sleep_for(Millis(2));
   }
   worker_.Stop();
-}
-
-void CloudPublisher::Publish(const std::string& topic, std::vector<Message> messages, Done done) {
-  lanes_.Publish(topic, std::move(messages), std::move(done));
 }
 
 std::shared_ptr<CloudPublisher::Connection> CloudPublisher::Connect(const gc::pubsub::Topic& topic,
@@ -68,7 +63,7 @@ std::shared_ptr<CloudPublisher::Connection> CloudPublisher::Connect(const gc::pu
   options.set<gc::GrpcCompletionQueueOption>(worker_.cq())
       .set<gc::pubsub::MessageOrderingOption>(ordered)
       .set<gc::pubsub::MaxBatchMessagesOption>(kMaxPublishMessages)
-      // A burst fits in a request; by its own count the library would cut it too early.
+      // A request of ours fits in one of its; by its own count the library would cut it too early.
       .set<gc::pubsub::MaxBatchBytesOption>(2 * kMaxPublishBytes)
       .set<gc::pubsub::MaxHoldTimeOption>(std::chrono::milliseconds(20))
       .set<gc::pubsub::FullPublisherActionOption>(gc::pubsub::FullPublisherAction::kIgnored)
@@ -93,25 +88,26 @@ absl::StatusOr<std::shared_ptr<CloudPublisher::Connection>> CloudPublisher::Find
   return state.keyed;
 }
 
-void CloudPublisher::Send(PublishLanes::Burst burst, PublishLanes::Answer answer) {
-  auto connection = FindConnection(burst.topic, burst.key);
-  const size_t count = burst.messages.size();
+void CloudPublisher::Send(const PublishCalls::Request& request, PublishCalls::Answer answer) {
+  const std::string& key = request.messages.front().ordering_key;  // of all of them
+  auto connection = FindConnection(request.topic, key);
+  const size_t count = request.messages.size();
   if (!connection.ok()) {
     worker_.Post([count, status = connection.status(), answer = std::move(answer)] {
-      answer(PublishLanes::Results(count, status));
+      answer(PublishCalls::Results(count, status));
     });
     return;
   }
   auto sent = std::make_shared<Sent>();  // shared by the messages' continuations
   sent->results.resize(count);
   sent->open = count;
-  sent->key = burst.key;
+  sent->key = key;
   sent->connection = *connection;
   sent->answer = std::move(answer);
   // The library's object is not for two threads at once; copies are.
   gc::pubsub::Publisher publisher = (*connection)->publisher;
   for (size_t i = 0; i < count; ++i) {
-    publisher.Publish(ToCloud(std::move(burst.messages[i])))
+    publisher.Publish(ToCloud(request.messages[i]))
         .then([this, sent, i](gc::future<gc::StatusOr<std::string>> future) {
           auto id = future.get();
           if (id.ok()) {

@@ -9,22 +9,24 @@
 
 #include "google/cloud/pubsub/publisher.h"
 #include "pubsub/google_cloud/library.h"
-#include "pubsub/google_cloud/publish_lanes.h"
 #include "pubsub/google_cloud/worker.h"
+#include "pubsub/publish_calls.h"
 #include "pubsub/publisher.h"
 
 namespace lockstep::pubsub::google_cloud {
 
-// The port's Publisher: PublishLanes over the library's publishers, one pair per topic. The library
-// retries what may pass, keeps a key's requests in order and corks the key after a failure; we
-// uncork it before the failure is reported.
+// The port's Publisher: PublishCalls over the library's publishers, one pair per topic. The library
+// never mixes keys in a request, retries what may pass, and corks a key after a failure; we uncork
+// it before the failure is reported.
 class CloudPublisher : public Publisher {
  public:
   CloudPublisher(const PublisherOptions& options, std::shared_ptr<Library> library);
   ~CloudPublisher() override;
 
-  void Publish(const std::string& topic, std::vector<Message> messages, Done done) override;
-  void SetMaxRequests(int requests) override { lanes_.SetMaxRequests(requests); }
+  void Publish(const std::string& topic, std::vector<Message> messages, Done done) override {
+    publishes_.Publish(topic, std::move(messages), std::move(done));
+  }
+  void SetMaxRequests(int requests) override { publishes_.SetMaxRequests(requests); }
 
  private:
   // The library keeps an object per ordering key for as long as a connection lives: a connection
@@ -37,9 +39,9 @@ class CloudPublisher : public Publisher {
     std::shared_ptr<Connection> keyed;
     std::shared_ptr<Connection> plain;
   };
-  struct Sent;  // a burst under way
+  struct Sent;  // a request under way
 
-  void Send(PublishLanes::Burst burst, PublishLanes::Answer answer);
+  void Send(const PublishCalls::Request& request, PublishCalls::Answer answer);
   static bool Failed(const Sent& sent);
   static void Conclude(Sent& sent);
   absl::StatusOr<std::shared_ptr<Connection>> FindConnection(const std::string& topic,
@@ -50,7 +52,7 @@ class CloudPublisher : public Publisher {
   const std::shared_ptr<Library> library_;
   // One thread: with two, ResumePublish could overtake the failure that it is meant for.
   Worker worker_{1};
-  PublishLanes lanes_;
+  PublishCalls publishes_;
 
   std::mutex mu_;
   std::map<std::string, Topic> topics_;

@@ -200,8 +200,8 @@ void Publish(pubsub::Publisher& publisher, Source& source, const Options& option
     for (; made < events && batch.size() < 500; ++made) {
       for (pubsub::Message& message : source.Next()) batch.push_back(std::move(message));
     }
-    std::unique_lock lock(mu);
-    changed.wait(lock, [&] { return under_way < 10; });
+    std::unique_lock lock(mu);  // calls share keys: one at a time
+    changed.wait(lock, [&] { return under_way == 0; });
     ++under_way;
     lock.unlock();
     publisher.Publish(kTopic, std::move(batch), [&](const auto& results) {

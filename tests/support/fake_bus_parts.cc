@@ -26,15 +26,15 @@ void FakeBusPublisher::Publish(const std::string& topic, std::vector<Message> me
     ++pending_;
     auto shared = std::make_shared<std::vector<Message>>(std::move(messages));
     auto& tasks = bus_.hold_publishes_ ? bus_.held_publishes_ : bus_.tasks_;
-    tasks.push_back([this, call = next_call_++, topic, shared, done = std::move(done)] {
-      Perform(call, topic, std::move(*shared), done);
+    tasks.push_back([this, topic, shared, done = std::move(done)] {
+      Perform(topic, std::move(*shared), done);
     });
   }
   bus_.changed_.notify_all();
 }
 
-void FakeBusPublisher::Perform(int64_t call, const std::string& topic,
-                               std::vector<Message> messages, const Done& done) {
+void FakeBusPublisher::Perform(const std::string& topic, std::vector<Message> messages,
+                               const Done& done) {
   std::vector<absl::StatusOr<MessageId>> results;
   std::set<std::string> failed;
   FakeBus::PublishScript script;
@@ -47,11 +47,7 @@ void FakeBusPublisher::Perform(int64_t call, const std::string& topic,
     if (status.ok() && script) status = script(topic, message);
     std::scoped_lock lock(bus_.mu_);
     const std::string key = message.ordering_key;
-    const auto aborts = aborts_before_.find({topic, key});
-    const bool follows =
-        !key.empty() &&
-        (failed.count(key) > 0 || (aborts != aborts_before_.end() && call < aborts->second));
-    if (follows) {
+    if (failed.contains(key)) {
       status = absl::AbortedError("an earlier message of this ordering key failed");
     } else if (closed_) {
       status = absl::CancelledError("the publisher was closed");
@@ -59,7 +55,7 @@ void FakeBusPublisher::Perform(int64_t call, const std::string& topic,
       status = NotFound("no topic {}", topic);
     }
     if (!status.ok()) {
-      if (!key.empty() && !follows) failed.insert(key);
+      if (!key.empty()) failed.insert(key);
       results.emplace_back(status);
       continue;
     }
@@ -73,10 +69,6 @@ void FakeBusPublisher::Perform(int64_t call, const std::string& topic,
     for (auto& [name, sub] : bus_.subscriptions_) {
       if (sub.settings.topic == topic) sub.entries.push_back({.message = published});
     }
-  }
-  {
-    std::scoped_lock lock(bus_.mu_);
-    for (const std::string& key : failed) aborts_before_[{topic, key}] = next_call_;
   }
   done(std::move(results));
   std::scoped_lock lock(bus_.mu_);

@@ -20,14 +20,9 @@ class FakeBusPublisher : public pubsub::Publisher {
   void SetMaxRequests(int) override {}
 
  private:
-  using Key = std::pair<std::string, std::string>;  // topic, ordering key
-
-  void Perform(int64_t call, const std::string& topic, std::vector<pubsub::Message> messages,
-               const Done& done);
+  void Perform(const std::string& topic, std::vector<pubsub::Message> messages, const Done& done);
 
   FakeBus& bus_;
-  int64_t next_call_ = 1;
-  std::map<Key, int64_t> aborts_before_;  // calls accepted before that one abort
   int pending_ = 0;
   bool closed_ = false;
 };

@@ -1,4 +1,4 @@
-#include "publisher/relay/settlement.h"
+#include "publisher/relay/marks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace lockstep::publisher {
 
-void Settlement::Published(Row row, std::string message_id, SteadyTime now) {
+void Marks::Published(Row row, std::string message_id, SteadyTime now) {
   if (published_.empty()) since_ = now;
   // Only a row that failed before can have others held behind it.
   if (row->attempts > 0) published_unblocking_.push_back(row->sequence);
@@ -17,7 +17,7 @@ void Settlement::Published(Row row, std::string message_id, SteadyTime now) {
   published_rows_.push_back(std::move(row));
 }
 
-void Settlement::Failed(Row row, RowFailure failure, bool frees_followers) {
+void Marks::Failed(Row row, RowFailure failure, bool frees_followers) {
   if (frees_followers) failed_unblocking_.push_back(row->sequence);
   failure.sequence = row->sequence;
   failure.lock_token = row->lock_token;
@@ -25,14 +25,15 @@ void Settlement::Failed(Row row, RowFailure failure, bool frees_followers) {
   failed_rows_.push_back(std::move(row));
 }
 
-Millis Settlement::Left(SteadyTime now) const {
+std::optional<Millis> Marks::Left(SteadyTime now) const {
+  if (empty()) return std::nullopt;
   if (urgent()) return Millis(0);
   return std::max(Millis(0), std::chrono::ceil<Millis>(since_ + kGather - now));
 }
 
-absl::Status Settlement::Account(OutboxStore& store, const std::vector<Row>& rows,
-                                 const std::vector<int64_t>& kept,
-                                 const std::function<void(const OutboxRow&)>& settled) {
+absl::Status Marks::Account(OutboxStore& store, const std::vector<Row>& rows,
+                            const std::vector<int64_t>& kept,
+                            const std::function<void(const OutboxRow&)>& marked) {
   std::vector<int64_t> lost;
   if (kept.size() < rows.size()) {
     const std::unordered_set<int64_t> ours(kept.begin(), kept.end());
@@ -40,7 +41,7 @@ absl::Status Settlement::Account(OutboxStore& store, const std::vector<Row>& row
       if (!ours.contains(row->sequence)) lost.push_back(row->sequence);
     }
   }
-  for (const Row& row : rows) settled(*row);
+  for (const Row& row : rows) marked(*row);
   if (lost.empty()) return absl::OkStatus();
   const auto states = store.AuditLost(lost, owner_);
   const std::unordered_set<int64_t> gone(lost.begin(), lost.end());
@@ -53,21 +54,20 @@ absl::Status Settlement::Account(OutboxStore& store, const std::vector<Row>& row
   return states.status();
 }
 
-absl::Status Settlement::Write(OutboxStore& store,
-                               const std::function<void(const OutboxRow&)>& settled) {
+absl::Status Marks::Write(OutboxStore& store, const std::function<void(const OutboxRow&)>& marked) {
   if (!failed_.empty()) {
     ASSIGN_OR_RETURN(const auto kept, store.MarkFailed(failed_, failed_unblocking_));
     const std::vector<Row> rows = std::exchange(failed_rows_, {});
     failed_.clear();
     failed_unblocking_.clear();
-    RETURN_IF_ERROR(Account(store, rows, kept, settled));
+    RETURN_IF_ERROR(Account(store, rows, kept, marked));
   }
   if (!published_.empty()) {
     ASSIGN_OR_RETURN(const auto kept, store.MarkPublished(published_, published_unblocking_));
     const std::vector<Row> rows = std::exchange(published_rows_, {});
     published_.clear();
     published_unblocking_.clear();
-    RETURN_IF_ERROR(Account(store, rows, kept, settled));
+    RETURN_IF_ERROR(Account(store, rows, kept, marked));
   }
   return absl::OkStatus();
 }

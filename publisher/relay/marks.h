@@ -1,7 +1,8 @@
 #pragma once
 
 #include <functional>
-#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,10 @@ namespace lockstep::publisher {
 
 // The outcomes that wait to be written to the outbox. While the database is away they stay here;
 // the leases' tokens make a late write safe. Owned by the relay's thread.
-class Settlement {
+class Marks {
  public:
   // Whose rows are written to the table: `owner` is this publisher's name.
-  Settlement(std::string owner, RelayEvents& events) : owner_(std::move(owner)), events_(events) {}
+  Marks(std::string owner, RelayEvents& events) : owner_(std::move(owner)), events_(events) {}
 
   void Published(std::shared_ptr<const OutboxRow> row, std::string message_id, SteadyTime now);
   // `frees_followers`: those held behind it may go (on_dead: skip).
@@ -29,18 +30,19 @@ class Settlement {
   // may wait for a failure.
   static constexpr Millis kGather{2};
   bool urgent() const { return !failed_.empty() || !published_unblocking_.empty(); }
-  Millis Left(SteadyTime now) const;
+  // Until they are to be written; nothing when there are none.
+  std::optional<Millis> Left(SteadyTime now) const;
 
-  // Writes what is here; each row written (or lost) is handed to `settled`. On an error all of it
+  // Writes what is here; each row written (or lost) is handed to `marked`. On an error all of it
   // stays for the next call: a row written twice is a lost lease the second time, which is
   // harmless.
-  absl::Status Write(OutboxStore& store, const std::function<void(const OutboxRow&)>& settled);
+  absl::Status Write(OutboxStore& store, const std::function<void(const OutboxRow&)>& marked);
 
  private:
   using Row = std::shared_ptr<const OutboxRow>;
   absl::Status Account(OutboxStore& store, const std::vector<Row>& rows,
                        const std::vector<int64_t>& kept,
-                       const std::function<void(const OutboxRow&)>& settled);
+                       const std::function<void(const OutboxRow&)>& marked);
 
   std::string owner_;
   RelayEvents& events_;

@@ -1,0 +1,159 @@
+#include "publisher/relay/answer_handler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/status.h"
+#include "publisher/dispatch/failure.h"
+
+namespace lockstep::publisher {
+namespace {
+
+// After an ABORTED that no failure of ours explains.
+constexpr Millis kAbortedDelay{250};
+
+bool SameAggregate(const OutboxRow& a, const OutboxRow& b) {
+  return a.aggregate_type == b.aggregate_type && a.tenant_id == b.tenant_id &&
+         a.aggregate_id == b.aggregate_id;
+}
+
+std::string CodeOf(const DispatchResult& result) {
+  return result.code.empty() ? std::string(ErrorCode(result.status)) : result.code;
+}
+
+}  // namespace
+
+void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResult> results) {
+  // A dispatcher that answers for fewer rows than it got is at fault; its rows are not published.
+  results.resize(request.entries.size(),
+                 {absl::InternalError("the dispatcher gave no answer for the row"), "", ""});
+  const auto refused = static_cast<int>(std::count_if(
+      results.begin(), results.end(),
+      [](const DispatchResult& result) { return FaultOf(result.status) == Fault::kRefused; }));
+  // Key by key: rows of a key stand side by side.
+  size_t first = 0;
+  while (first < request.entries.size()) {
+    size_t last = first + 1;
+    const std::string& key = request.entries[first].row->aggregate_id;
+    while (last < request.entries.size() && request.entries[last].row->aggregate_id == key) ++last;
+    HandleKey(request, first, last, results, refused);
+    first = last;
+  }
+}
+
+void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, size_t last,
+                              const std::vector<DispatchResult>& results, int refused) {
+  const SteadyTime now = parts_.clock.Steady();
+  const auto took = std::chrono::duration_cast<Millis>(now - request.sent_at);
+  const std::string key = request.entries[first].row->aggregate_id;
+  std::optional<size_t> failed;
+  std::vector<KeyQueues::Entry> behind;  // not delivered, after the failed one
+  for (size_t i = first; i < last; ++i) {
+    const KeyQueues::Entry& entry = request.entries[i];
+    const bool known = FaultOf(results[i].status) == Fault::kKnown;
+    if (results[i].status.ok() || known) {
+      parts_.pauses.Reached(entry.row->topic);
+      if (known) {
+        parts_.events.OnDedupHit(*entry.row, took);
+      } else {
+        parts_.events.OnPublished(*entry.row, took);
+      }
+      parts_.marks.Published(entry.row, results[i].message_id, now);
+    } else if (!failed.has_value()) {
+      failed = i;
+    } else {
+      behind.push_back(entry);
+    }
+  }
+  if (!failed.has_value()) {
+    parts_.leased.queues().Succeeded(key);
+    return;
+  }
+  const DispatchResult& result = results[*failed];
+  const KeyQueues::Entry& entry = request.entries[*failed];
+  if (FaultOf(result.status) == Fault::kRefused && refused > 1) {
+    // One of them is at fault: halves of halves find it.
+    behind.insert(behind.begin(), entry);
+    for (KeyQueues::Entry& again : behind) again.request_limit = std::max(1, refused / 2);
+    parts_.leased.queues().SendAgain(key, std::move(behind));
+    return;
+  }
+  for (size_t i = *failed; i < last; ++i) {
+    const Fault fault = FaultOf(results[i].status);
+    const bool sent =
+        !results[i].status.ok() && fault != Fault::kBehind && fault != Fault::kCancelled;
+    if (sent) parts_.events.OnFailed(*request.entries[i].row, took);
+  }
+  for (KeyQueues::Entry& waiting : parts_.leased.queues().Failed(key))
+    behind.push_back(std::move(waiting));
+  HandleFailure(entry, result, std::move(behind));
+}
+
+void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchResult& result,
+                                  std::vector<KeyQueues::Entry> behind) {
+  const Fault fault = FaultOf(result.status);
+  if (fault == Fault::kRefused || fault == Fault::kRow) {
+    return RetryOrBury(entry, result, /*permanent=*/fault == Fault::kRefused, std::move(behind));
+  }
+  behind.insert(behind.begin(), entry);
+  if (fault == Fault::kOutage) {
+    GiveBack(std::move(behind), Millis(0), &result);
+    PauseTopic(*entry.row, result);
+  } else {
+    GiveBack(std::move(behind), fault == Fault::kCancelled ? Millis(0) : kAbortedDelay);
+  }
+}
+
+void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
+  const auto pause = parts_.pauses.Pause(row.topic, parts_.clock.Steady());
+  if (!pause.has_value()) return;
+  outage_ = absl::Status(
+      result.status.code(),
+      fmt::format("topic {} is out of reach: {}", row.topic, lockstep::MessageOf(result.status)));
+  parts_.events.OnOutage(row, CodeOf(result), result.status, *pause);
+  GiveBack(parts_.leased.queues().TakeWaiting(
+      [&](const KeyQueues::Entry& entry) { return entry.row->topic == row.topic; }));
+}
+
+void AnswerHandler::RetryOrBury(const KeyQueues::Entry& entry, const DispatchResult& result,
+                                bool permanent, std::vector<KeyQueues::Entry> behind) {
+  const OutboxRow& row = *entry.row;
+  const int attempts = row.attempts + 1;
+  RowFailure failure;
+  failure.spent_attempts = 1;
+  failure.error = ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);
+  failure.code = CodeOf(result);
+  failure.dead = permanent || parts_.options.retry.Exhausted(attempts);
+  const bool skips = failure.dead && parts_.options.on_dead == OnDead::kSkip;
+  if (failure.dead) {
+    parts_.events.OnDead(row, failure.code, failure.error);
+  } else {
+    failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
+    parts_.events.OnRetry(row, failure.code, *failure.delay, failure.error);
+  }
+  parts_.marks.Failed(entry.row, std::move(failure), skips);
+  for (KeyQueues::Entry& follower : behind) {
+    RowFailure wait;
+    // Behind a row that waits or is dead: held. Others of the key only lost their turn.
+    if (!skips && SameAggregate(row, *follower.row)) wait.delay = std::nullopt;
+    parts_.marks.Failed(follower.row, std::move(wait), false);
+  }
+}
+
+void AnswerHandler::GiveBack(std::vector<KeyQueues::Entry> entries, Millis delay,
+                             const DispatchResult* why) {
+  for (KeyQueues::Entry& entry : entries) {
+    RowFailure failure;
+    failure.delay = delay;
+    if (why != nullptr) {
+      failure.error =
+          ErrorSummary(why->status, entry.row->payload, parts_.options.last_error_max_bytes);
+      failure.code = CodeOf(*why);
+    }
+    parts_.marks.Failed(std::move(entry.row), std::move(failure), false);
+  }
+}
+
+}  // namespace lockstep::publisher
