@@ -24,8 +24,8 @@ struct ReceiverOptions {
   // thing.)
   Millis keepalive{30'000};
   // An ack that the server has not taken by then is given up (DEADLINE_EXCEEDED) and not sent
-  // later: a late one could settle what a Seek has brought back. Its message is released instead
-  // (by our own transport; google-cloud-cpp can't nack what it has acked).
+  // later: a late one could acknowledge what a Seek has brought back. Its message is released
+  // instead (by our own transport; google-cloud-cpp can't nack what it has acked).
   Millis ack_timeout{5'000};
 };
 

@@ -2,15 +2,15 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <array>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "emulator/core/broker.h"
 #include "emulator/core/timekeeper.h"
 #include "emulator/schema/schema_registry.h"
-#include "emulator/service/publisher_service.h"
-#include "emulator/service/schema_service.h"
-#include "emulator/service/subscriber_service.h"
+#include "emulator/service/services.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
@@ -28,9 +28,9 @@ struct Server::Parts {
         timekeeper(*options.clock),
         schemas(*options.clock),
         broker(&timekeeper, &schemas),
-        publisher(&broker, &faults),
-        subscriber(&broker, &faults, &timekeeper),
-        schema(&schemas, &broker, &faults) {
+        services{NewPublisherService(&broker, &faults),
+                 NewSubscriberService(&broker, &faults, &timekeeper),
+                 NewSchemaService(&schemas, &broker, &faults)} {
     faults.OnThaw([this] { broker.WakeAll(); });
   }
 
@@ -38,9 +38,7 @@ struct Server::Parts {
   Timekeeper timekeeper;
   SchemaRegistry schemas;
   Broker broker;
-  PublisherService publisher;
-  SubscriberService subscriber;
-  SchemaService schema;
+  const std::array<std::unique_ptr<grpc::Service>, 3> services;
   std::mutex stopping;
   std::mutex mu;
   std::unique_ptr<grpc::Server> grpc;
@@ -76,9 +74,7 @@ absl::Status Server::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetMaxSendMessageSize(-1);
-  builder.RegisterService(&parts_->publisher);
-  builder.RegisterService(&parts_->subscriber);
-  builder.RegisterService(&parts_->schema);
+  for (const auto& service : parts_->services) builder.RegisterService(service.get());
   parts_->grpc = builder.BuildAndStart();
   if (parts_->grpc == nullptr || port == 0) {
     parts_->grpc.reset();

@@ -9,6 +9,7 @@
 #include "emulator/faults/faults.h"
 #include "emulator/service/rpc_status.h"
 #include "emulator/wire/field_rules.h"
+#include "emulator/wire/page.h"
 
 namespace lockstep::emulator {
 
@@ -47,6 +48,15 @@ template <typename Value>
 absl::Status Put(absl::StatusOr<Value> result, Value* response) {
   if (!result.ok()) return result.status();
   *response = *std::move(result);
+  return absl::OkStatus();
+}
+
+// The same for a page: its items into `items`, a repeated field of the response.
+template <typename Item, typename Items, typename Response>
+absl::Status PutPage(absl::StatusOr<Page<Item>> page, Items* items, Response* response) {
+  if (!page.ok()) return page.status();
+  for (Item& item : page->items) *items->Add() = std::move(item);
+  response->set_next_page_token(page->next_token);
   return absl::OkStatus();
 }
 

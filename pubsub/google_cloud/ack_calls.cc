@@ -26,7 +26,7 @@ AckCalls::AckCalls(Millis timeout, Worker& worker) : timeout_(timeout), worker_(
 std::shared_ptr<AckCalls::Call> AckCalls::Open(size_t count, Receiver::Done done) {
   auto call = std::make_shared<Call>();  // shared with the library's continuations
   call->results.resize(count);
-  call->settled.resize(count);
+  call->finished.resize(count);
   call->pending.resize(count);
   call->open = count + 1;  // one for Conclude
   call->done = std::move(done);
@@ -36,9 +36,9 @@ std::shared_ptr<AckCalls::Call> AckCalls::Open(size_t count, Receiver::Done done
   return call;
 }
 
-void AckCalls::Settle(const std::shared_ptr<Call>& call, size_t index, absl::Status status) {
-  if (call->settled[index]) return;
-  call->settled[index] = true;
+void AckCalls::Finish(const std::shared_ptr<Call>& call, size_t index, absl::Status status) {
+  if (call->finished[index]) return;
+  call->finished[index] = true;
   call->results[index] = std::move(status);
   if (--call->open == 0) Close(*call);
 }
@@ -48,9 +48,9 @@ void AckCalls::Follow(const std::shared_ptr<Call>& call, size_t index,
   auto followed =
       answer.then([this, call, index](google::cloud::future<google::cloud::Status> status) {
         worker_.Post(
-            [this, call, index, result = Translate(status.get())] { Settle(call, index, result); });
+            [this, call, index, result = Translate(status.get())] { Finish(call, index, result); });
       });
-  if (!call->settled[index]) call->pending[index] = std::move(followed);
+  if (!call->finished[index]) call->pending[index] = std::move(followed);
 }
 
 void AckCalls::Conclude(const std::shared_ptr<Call>& call) {
@@ -64,10 +64,11 @@ void AckCalls::GiveUpOverdue(SteadyTime now) {
     if (call->open > 0 && call->deadline > now) return;
     by_deadline_.pop_front();
     for (size_t i = 0; i < call->results.size(); ++i) {
-      if (call->settled[i]) continue;
-      // The library would go on for minutes, and a late ack could settle what a Seek brought back.
+      if (call->finished[i]) continue;
+      // The library would go on for minutes, and a late ack could acknowledge what a Seek brought
+      // back.
       auto pending = std::move(call->pending[i]);
-      Settle(call, i, absl::DeadlineExceededError("the server did not take it in time"));
+      Finish(call, i, absl::DeadlineExceededError("the server did not take it in time"));
       if (pending.valid()) pending.cancel();
     }
   }

@@ -25,7 +25,7 @@ class AckCalls {
 
   struct Call {
     std::vector<absl::Status> results;
-    std::vector<bool> settled;
+    std::vector<bool> finished;
     std::vector<google::cloud::future<void>> pending;  // by index; may be invalid
     size_t open = 0;
     SteadyTime deadline;
@@ -35,10 +35,10 @@ class AckCalls {
   // A call is counted from here on, before its work reaches the worker.
   std::shared_ptr<Call> Open(size_t count, Receiver::Done done);
 
-  void Settle(const std::shared_ptr<Call>& call, size_t index, absl::Status status);
+  void Finish(const std::shared_ptr<Call>& call, size_t index, absl::Status status);
   void Follow(const std::shared_ptr<Call>& call, size_t index,
               google::cloud::future<google::cloud::Status> answer);
-  // To be called once all indices are followed or settled.
+  // To be called once all indices are followed or finished.
   void Conclude(const std::shared_ptr<Call>& call);
 
   void GiveUpOverdue(SteadyTime now);

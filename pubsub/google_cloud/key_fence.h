@@ -13,7 +13,7 @@ namespace lockstep::pubsub::google_cloud {
 // Puts a key's order back after one of its messages was given back. google-cloud-cpp then hands
 // over the successors that it holds before the message itself returns; the fence sends them back
 // as well and lets them pass only in the order in which they came first. A message that keeps
-// coming while an earlier one does not shows that the earlier one was settled elsewhere (another
+// coming while an earlier one does not shows that the earlier one was acked elsewhere (another
 // instance, a dead-letter topic): it passes then. Belongs to one thread.
 class KeyFence {
  public:

@@ -70,7 +70,7 @@ TEST_F(KeyFenceTest, KeepsItsPatienceWhileTheKeyMovesOn) {
   EXPECT_TRUE(Passes("a", 100));
 }
 
-TEST_F(KeyFenceTest, PausesLongerEachTimeAndGivesUpOnAMessageThatWasSettledElsewhere) {
+TEST_F(KeyFenceTest, PausesLongerEachTimeAndGivesUpOnAMessageThatWasAckedElsewhere) {
   Raise("a", 3);
   std::vector<Millis> pauses;
   while (const auto pause = fence_.Arrived("a", MessageId("4"), now_)) pauses.push_back(*pause);

@@ -157,14 +157,14 @@ void CloudReceiver::HandOver() {
 }
 
 void CloudReceiver::Acknowledge(std::vector<AckToken> tokens, Done done) {
-  Settle(std::move(tokens), std::move(done), true);
+  AckOrRelease(std::move(tokens), std::move(done), true);
 }
 
 void CloudReceiver::Release(std::vector<AckToken> tokens, Done done) {
-  Settle(std::move(tokens), std::move(done), false);
+  AckOrRelease(std::move(tokens), std::move(done), false);
 }
 
-void CloudReceiver::Settle(std::vector<AckToken> tokens, Done done, bool ack) {
+void CloudReceiver::AckOrRelease(std::vector<AckToken> tokens, Done done, bool ack) {
   const auto call = calls_.Open(tokens.size(), std::move(done));
   auto work = [this, call, ack, tokens = std::move(tokens)] {
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -172,7 +172,7 @@ void CloudReceiver::Settle(std::vector<AckToken> tokens, Done done, bool ack) {
       if (!held.has_value()) {
         // As the server would say: an ack that comes too late fails with exactly-once delivery,
         // and has no effect without it.
-        calls_.Settle(call, i,
+        calls_.Finish(call, i,
                       exactly_once_ ? FailedPrecondition("the message is no longer in hand")
                                     : absl::OkStatus());
       } else {

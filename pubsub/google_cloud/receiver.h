@@ -57,7 +57,7 @@ class CloudReceiver : public Receiver {
 
   google::cloud::pubsub::Subscriber MakeSubscriber(
       const google::cloud::pubsub::Subscription& subscription) const;
-  void Settle(std::vector<AckToken> tokens, Done done, bool ack);
+  void AckOrRelease(std::vector<AckToken> tokens, Done done, bool ack);
 
   // The rest runs on the worker.
   void OnMessage(google::cloud::pubsub::Message message, Handler handler);

@@ -25,10 +25,10 @@ struct AckWriter::Call {
   Receiver::Done done;
 };
 
-AckWriter::AckWriter(Send send, Millis timeout, Timers& timers, Settled settled, Late late)
+AckWriter::AckWriter(Send send, Millis timeout, Timers& timers, HaveResult have_result, Late late)
     : send_(std::move(send)),
       timeout_(timeout),
-      settled_(std::move(settled)),
+      have_result_(std::move(have_result)),
       late_(std::move(late)),
       retry_{.max_attempts = 0,
              .base = Millis(50),
@@ -66,10 +66,10 @@ void AckWriter::Add(std::vector<AckToken> tokens, Receiver::Done done) {
   SendNext();
 }
 
-void AckWriter::Settle(Item& item, absl::Status status, Finished& finished) {
+void AckWriter::Finish(Item& item, absl::Status status, Finished& finished) {
   Call* call = item.call;
   call->results[item.index] = std::move(status);
-  if (settled_) finished.ids.push_back(std::move(item.id));
+  if (have_result_) finished.ids.push_back(std::move(item.id));
   if (--open_ == 0) idle_.notify_all();
   if (--call->open == 0) finished.calls.emplace_back(call);
 }
@@ -84,7 +84,7 @@ std::vector<std::string> AckWriter::TakeRequest(SteadyTime now, Finished& finish
     if (item.deadline <= now) {
       if (suspects_ > 0) --suspects_;
       if (late_) finished.late.emplace_back(item.id);
-      Settle(item, absl::DeadlineExceededError("the server did not take it in time"), finished);
+      Finish(item, absl::DeadlineExceededError("the server did not take it in time"), finished);
       queue_.pop_front();
       continue;
     }
@@ -147,29 +147,29 @@ void AckWriter::OnAnswer(AckAnswer answer) {
 
 void AckWriter::Judge(Item item, const AckAnswer& answer, std::deque<Item>& again,
                       Finished& finished) {
-  if (answer.status.ok()) return Settle(item, absl::OkStatus(), finished);
+  if (answer.status.ok()) return Finish(item, absl::OkStatus(), finished);
   if (!answer.failures.empty()) {
     const auto failure = answer.failures.find(item.id);
-    if (failure == answer.failures.end()) return Settle(item, absl::OkStatus(), finished);
+    if (failure == answer.failures.end()) return Finish(item, absl::OkStatus(), finished);
     if (failure->second.rfind("TRANSIENT", 0) == 0) {
       again.push_back(std::move(item));
       return;
     }
-    return Settle(item, Lapsed(failure->second), finished);
+    return Finish(item, Lapsed(failure->second), finished);
   }
   if (MayPass(answer.status.code())) {
     again.push_back(std::move(item));
     return;
   }
   const bool invalid = answer.status.code() == absl::StatusCode::kInvalidArgument;
-  Settle(item, invalid ? Lapsed(MessageOf(answer.status)) : answer.status, finished);
+  Finish(item, invalid ? Lapsed(MessageOf(answer.status)) : answer.status, finished);
 }
 
 // Rests what is to be sent again, ahead of what came after it.
 void AckWriter::Again(std::deque<Item> items, Finished& finished) {
   if (items.empty()) return;
   if (closed_) {
-    for (Item& item : items) Settle(item, Cancelled(), finished);
+    for (Item& item : items) Finish(item, Cancelled(), finished);
     return;
   }
   int attempts = 0;
@@ -194,7 +194,7 @@ void AckWriter::OnRetryTimer() {
 }
 
 void AckWriter::Report(Finished finished) {
-  if (!finished.ids.empty()) settled_(finished.ids);
+  if (!finished.ids.empty()) have_result_(finished.ids);
   if (!finished.late.empty()) late_(std::move(finished.late));
   for (const auto& call : finished.calls) {
     try {
@@ -231,7 +231,7 @@ void AckWriter::Close() {
     finished.calls.swap(deferred_);
     timers = {deferred_timer_, retry_timer_, fired_};
     for (std::deque<Item>* items : {&resting_, &queue_}) {
-      for (Item& item : *items) Settle(item, Cancelled(), finished);
+      for (Item& item : *items) Finish(item, Cancelled(), finished);
       items->clear();
     }
   }

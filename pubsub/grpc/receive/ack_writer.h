@@ -26,11 +26,11 @@ class AckWriter {
   using Send = std::function<void(std::vector<std::string> ids, Millis timeout, AckRpc::Done done)>;
 
   // Told which ids have a result, before that is reported.
-  using Settled = std::function<void(const std::vector<std::string>& ids)>;
+  using HaveResult = std::function<void(const std::vector<std::string>& ids)>;
   // Told which ones were given up when their time was over.
   using Late = std::function<void(std::vector<AckToken> tokens)>;
 
-  AckWriter(Send send, Millis timeout, Timers& timers, Settled settled = nullptr,
+  AckWriter(Send send, Millis timeout, Timers& timers, HaveResult have_result = nullptr,
             Late late = nullptr);
   ~AckWriter();
 
@@ -57,7 +57,7 @@ class AckWriter {
     std::vector<AckToken> late;
   };
 
-  void Settle(Item& item, absl::Status status, Finished& finished);
+  void Finish(Item& item, absl::Status status, Finished& finished);
   void SendNext();
   std::vector<std::string> TakeRequest(SteadyTime now, Finished& finished);
   void OnAnswer(AckAnswer answer);
@@ -69,7 +69,7 @@ class AckWriter {
 
   const Send send_;
   const Millis timeout_;
-  const Settled settled_;
+  const HaveResult have_result_;
   const Late late_;
   const RetryPolicy retry_;
   Timers& timers_;

@@ -64,13 +64,13 @@ void LeaseKeeper::Add(const std::vector<Delivery>& deliveries, SteadyTime receiv
   }
 }
 
-LeaseKeeper::InHand LeaseKeeper::Settle(const std::vector<AckToken>& tokens) {
+LeaseKeeper::InHand LeaseKeeper::BeginAck(const std::vector<AckToken>& tokens) {
   InHand given;
   std::scoped_lock lock(mu_);
   for (const AckToken& token : tokens) {
     const auto lease = leases_.find(token.value());
-    if (lease == leases_.end() || lease->second.settling) continue;
-    lease->second.settling = true;
+    if (lease == leases_.end() || lease->second.acking) continue;
+    lease->second.acking = true;
     ++given.messages;
     given.bytes += lease->second.bytes;
   }
@@ -83,7 +83,7 @@ LeaseKeeper::InHand LeaseKeeper::Remove(const std::vector<AckToken>& tokens) {
   for (const AckToken& token : tokens) {
     const auto lease = leases_.find(token.value());
     if (lease == leases_.end()) continue;
-    if (!lease->second.settling) {
+    if (!lease->second.acking) {
       ++given.messages;
       given.bytes += lease->second.bytes;
     }
@@ -92,7 +92,7 @@ LeaseKeeper::InHand LeaseKeeper::Remove(const std::vector<AckToken>& tokens) {
   return given;
 }
 
-void LeaseKeeper::Settled(const std::vector<std::string>& ids) {
+void LeaseKeeper::EndAck(const std::vector<std::string>& ids) {
   std::scoped_lock lock(mu_);
   for (const std::string& id : ids) leases_.erase(id);
 }
@@ -124,7 +124,7 @@ void LeaseKeeper::Look(SteadyTime now, Findings& findings) {
     Lease& lease = place->second;
     const SteadyTime limit = lease.delivered + options_.max_extension;
     if (now >= std::min(limit, lease.expires)) {
-      if (!lease.settling) {
+      if (!lease.acking) {
         findings.lost.emplace_back(place->first);
         ++findings.lost_in_hand.messages;
         findings.lost_in_hand.bytes += lease.bytes;
@@ -132,7 +132,7 @@ void LeaseKeeper::Look(SteadyTime now, Findings& findings) {
       leases_.erase(place++);
       continue;
     }
-    if (!lease.warned && !lease.settling && now >= lease.delivered + options_.max_extension / 2) {
+    if (!lease.warned && !lease.acking && now >= lease.delivered + options_.max_extension / 2) {
       lease.warned = true;
       ++findings.warned;
     }
@@ -179,7 +179,7 @@ void LeaseKeeper::OnExtended(AckAnswer answer, SteadyTime expires) {
       const bool held =
           answer.status.ok() || (!answer.failures.empty() && failure == answer.failures.end());
       if (held) lease.expires = std::max(lease.expires, expires);
-      if (!refused || lease.settling || stopped_) continue;
+      if (!refused || lease.acking || stopped_) continue;
       findings.lost.emplace_back(id);
       ++findings.lost_in_hand.messages;
       findings.lost_in_hand.bytes += lease.bytes;

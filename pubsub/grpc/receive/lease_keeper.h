@@ -41,9 +41,9 @@ class LeaseKeeper {
   void Add(const std::vector<Delivery>& deliveries, SteadyTime received);
   // An ack is under way: the lease is kept until Remove, and never reported as lost. Returns how
   // much is no longer in the user's hands.
-  InHand Settle(const std::vector<AckToken>& tokens);
+  InHand BeginAck(const std::vector<AckToken>& tokens);
   InHand Remove(const std::vector<AckToken>& tokens);
-  void Settled(const std::vector<std::string>& ids);  // the end of what Settle began
+  void EndAck(const std::vector<std::string>& ids);  // the end of what BeginAck began
 
   void Tick();  // what the timer does
 
@@ -52,7 +52,7 @@ class LeaseKeeper {
     SteadyTime delivered;
     SteadyTime expires;
     int64_t bytes = 0;
-    bool settling = false;
+    bool acking = false;
     bool extending = false;  // a request is under way
     bool warned = false;
   };

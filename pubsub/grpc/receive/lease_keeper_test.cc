@@ -121,8 +121,8 @@ TEST_F(LeaseKeeperTest, ReportsWhatTheServerRefusesToExtend) {
 
 TEST_F(LeaseKeeperTest, KeepsALeaseWhileItsAckIsUnderWayAndReportsNoLoss) {
   Deliver({"a"});
-  EXPECT_EQ(keeper_.Settle({AckToken("a")}).messages, 1);
-  EXPECT_EQ(keeper_.Settle({AckToken("a")}).messages, 0);  // given back once only
+  EXPECT_EQ(keeper_.BeginAck({AckToken("a")}).messages, 1);
+  EXPECT_EQ(keeper_.BeginAck({AckToken("a")}).messages, 0);  // given back once only
   Pass(Millis(10'000));
   EXPECT_THAT(rpc_.Get(0).ids, ElementsAre("a"));
   rpc_.Answer(0, absl::InvalidArgumentError("acked"), {{"a", "PERMANENT_FAILURE_INVALID_ACK_ID"}});

@@ -69,7 +69,7 @@ GrpcReceiver::GrpcReceiver(const ReceiverOptions& options, DeliverySink& sink,
             rpc_.Acknowledge(std::move(ids), timeout, std::move(done));
           },
           options.ack_timeout, client_->timers,
-          [this](const std::vector<std::string>& ids) { leases_.Settled(ids); },
+          [this](const std::vector<std::string>& ids) { leases_.EndAck(ids); },
           // Until it comes again the server counts it as outstanding, and sends so much less.
           [this](std::vector<AckToken> late) { releases_.Add(std::move(late), Unheard); }),
       // A release is never too late, only of no use once the lease has run out.
@@ -155,7 +155,7 @@ void GrpcReceiver::OnLost(std::vector<AckToken> tokens, LeaseKeeper::InHand in_h
 }
 
 void GrpcReceiver::Acknowledge(std::vector<AckToken> tokens, Done done) {
-  const LeaseKeeper::InHand given = leases_.Settle(tokens);
+  const LeaseKeeper::InHand given = leases_.BeginAck(tokens);
   acks_.Add(std::move(tokens), std::move(done));
   flow_.Give(given.messages, given.bytes);
 }

@@ -52,18 +52,23 @@ StreamKeeper::~StreamKeeper() {
   AwaitEnd();
 }
 
-void StreamKeeper::Start() { Open(); }
+bool StreamKeeper::Become(State next) {
+  if (next != State::kDown && next != State::kEnding) {
+    const bool in_order =
+        next == State::kOpening ? state_ == State::kDown : state_ != State::kDown && state_ < next;
+    if (stopping_ || !in_order) return false;
+  }
+  state_ = next;
+  return true;
+}
 
 void StreamKeeper::Open() {
   int ends = 0;
   {
     std::scoped_lock lock(mu_);
-    if (stopping_) return;
+    if (!Become(State::kOpening)) return;
     ends = ends_;
-    running_ = true;
-    up_ = headers_ = false;
     opened_ = std::chrono::steady_clock::now();
-    brought_ = false;
     silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
   }
   keepalive_.Begin([this] { Ping(); }, [this] { HangUp(); });
@@ -95,32 +100,26 @@ bool StreamKeeper::MayRead(std::function<void()> resume) {
   return may;
 }
 
+std::shared_ptr<PullStream> StreamKeeper::stream() {
+  std::scoped_lock lock(mu_);
+  return stream_;
+}
+
 void StreamKeeper::Ping() {
-  std::shared_ptr<PullStream> stream;
-  {
-    std::scoped_lock lock(mu_);
-    stream = stream_;
-  }
-  if (stream != nullptr) stream->Ping();
+  if (const auto present = stream(); present != nullptr) present->Ping();
 }
 
 void StreamKeeper::HangUp() {
-  std::shared_ptr<PullStream> stream;
-  {
-    std::scoped_lock lock(mu_);
-    stream = stream_;
-  }
   log::Warning("the server answers no more: the stream is opened anew",
                {{"subscription", request_.subscription()}});
-  if (stream != nullptr) stream->Cancel();
+  if (const auto present = stream(); present != nullptr) present->Cancel();
 }
 
 void StreamKeeper::OnHeaders() {
   Timers::Id silence = 0;
   {
     std::scoped_lock lock(mu_);
-    if (!running_ || up_ || stopping_ || silence_ == 0) return;
-    headers_ = true;
+    if (!Become(State::kHeaders)) return;
     silence = std::exchange(silence_, client_->timers.After(kAfterHeaders, [this] { OnOpen(); }));
   }
   client_->timers.Cancel(silence);
@@ -130,8 +129,7 @@ void StreamKeeper::OnSilence() {
   // On the way to a server that can't be reached nothing is heard either.
   if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
     std::scoped_lock lock(mu_);
-    // With the headers another timer has taken our place.
-    if (!running_ || up_ || headers_ || stopping_ || silence_ == 0) return;
+    if (state_ != State::kOpening || stopping_) return;  // with the headers comes another timer
     silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
     return;
   }
@@ -141,16 +139,15 @@ void StreamKeeper::OnSilence() {
 void StreamKeeper::OnOpen() {
   {
     std::scoped_lock lock(mu_);
-    if (!running_ || up_ || stopping_) return;
-    up_ = true;
+    if (!Become(State::kUp)) return;
   }
   events_.on_state(absl::OkStatus());
 }
 
 void StreamKeeper::OnResponse(PullStream::Response& response) {
-  {
+  if (!response.deliveries.empty()) {
     std::scoped_lock lock(mu_);
-    brought_ = brought_ || !response.deliveries.empty();
+    backoff_.Reset();
   }
   keepalive_.OnResponse(!response.deliveries.empty());
   OnOpen();
@@ -163,12 +160,13 @@ void StreamKeeper::OnEnd(const grpc::Status& status) {
   Millis delay{0};
   {
     std::scoped_lock lock(mu_);
+    Become(State::kEnding);
     silence = std::exchange(silence_, 0);
     stream_ = nullptr;
     ++ends_;
     stopping = stopping_;
     const auto lasted = std::chrono::steady_clock::now() - opened_;
-    if (brought_ || lasted >= kGoodStream) backoff_.Reset();
+    if (lasted >= kGoodStream) backoff_.Reset();
     delay = backoff_.Next();
   }
   client_->timers.Cancel(silence);
@@ -182,7 +180,7 @@ void StreamKeeper::OnEnd(const grpc::Status& status) {
     events_.on_state(why);
   }
   std::scoped_lock lock(mu_);
-  running_ = false;
+  Become(State::kDown);
   if (!stopping_) reopen_ = client_->timers.After(delay, [this] { Open(); });
   // Under the lock: the waiter may destroy this object as soon as it gets the lock.
   ended_.notify_all();
@@ -203,12 +201,12 @@ void StreamKeeper::HalfClose() {
 
 void StreamKeeper::AwaitEnd() {
   std::unique_lock lock(mu_);
-  if (ended_.wait_for(lock, kGrace, [this] { return !running_; })) return;
+  if (ended_.wait_for(lock, kGrace, [this] { return state_ == State::kDown; })) return;
   const std::shared_ptr<PullStream> stream = stream_;
   lock.unlock();
   if (stream != nullptr) stream->Cancel();
   lock.lock();
-  ended_.wait(lock, [this] { return !running_; });
+  ended_.wait(lock, [this] { return state_ == State::kDown; });
 }
 
 }  // namespace lockstep::pubsub::grpc_client

@@ -31,14 +31,27 @@ class StreamKeeper {
                Millis keepalive, Events events);
   ~StreamKeeper();
 
-  void Start();
+  void Start() { Open(); }
   void HalfClose();  // no new stream from here on
   // REQUIRES: HalfClose was called. Waits for the end; a server that does not end the stream soon
   // is hung up on.
   void AwaitEnd();
 
  private:
+  // Of the present stream, in this order; kDown again after kEnding.
+  enum class State {
+    kDown,     // there is none
+    kOpening,  // nothing was heard of it
+    kHeaders,  // they came, which they do ahead of a refusal too
+    kUp,       // OK was told
+    kEnding,   // its end is being told
+  };
+
+  // The one place where the state changes. False when it has got further already, or when it would
+  // begin or go on although we stop. REQUIRES: mu_ is held.
+  bool Become(State next);
   void Open();
+  std::shared_ptr<PullStream> stream();
   void OnHeaders();
   void OnSilence();
   void OnOpen();
@@ -63,10 +76,7 @@ class StreamKeeper {
   SteadyTime opened_;
   Timers::Id reopen_ = 0;
   Timers::Id silence_ = 0;
-  bool up_ = false;       // OK has been told of the present stream
-  bool headers_ = false;  // it has brought its headers
-  bool brought_ = false;  // messages
-  bool running_ = false;  // a stream is there, or being told of its end
+  State state_ = State::kDown;
   bool stopping_ = false;
 };
 

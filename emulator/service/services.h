@@ -1,0 +1,22 @@
+#pragma once
+
+#include <grpcpp/impl/service_type.h>
+
+#include <memory>
+
+#include "emulator/core/broker.h"
+#include "emulator/core/timekeeper.h"
+#include "emulator/faults/faults.h"
+#include "emulator/schema/schema_registry.h"
+
+namespace lockstep::emulator {
+
+// The services of google.pubsub.v1 over the broker and the schemas, which outlive them. They work
+// on gRPC's threads.
+std::unique_ptr<grpc::Service> NewPublisherService(Broker* broker, Faults* faults);
+std::unique_ptr<grpc::Service> NewSubscriberService(Broker* broker, Faults* faults,
+                                                    Timekeeper* timekeeper);
+std::unique_ptr<grpc::Service> NewSchemaService(SchemaRegistry* schemas, Broker* broker,
+                                                Faults* faults);
+
+}  // namespace lockstep::emulator
