@@ -128,27 +128,23 @@ absl::Status Restore(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddCheckpoint(CLI::App& app, Context& context) {
+void AddCheckpoint(const Command& program) {
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  auto* checkpoint = app.add_subcommand(
+  const Command checkpoint = program.AddGroup(
       "checkpoint",
       "Pub/Sub snapshots recorded with the projection, which heal a restored database");
-  checkpoint->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, const Run& run) {
-    auto* command = checkpoint->add_subcommand(name, help);
-    command->add_option("group", options->group, "the consumer group")->required();
-    On(command, context, run);
-    return command;
+    return checkpoint.Add(name, help, run).Required("group", options->group, "the consumer group");
   };
   add("create", "take one now", [options](const Context& c) { return Create(c, *options); });
   add("list", "the recorded ones, newest first", [options](const Context& c) {
     return List(c, *options);
-  })->add_option("--schema", options->schema, "the state schema, where no --config says it");
-  auto* restore = add("restore", "seek to one: redelivers what was not acked then, and all since",
-                      [options](const Context& c) { return Restore(c, *options); });
-  restore->add_option("number", options->number, "which; none = the newest");
-  restore->add_option("--reason", options->reason, "why; goes into the audit")->required();
-  restore->add_flag("--execute", options->execute, "do it; without, only show what would be done");
+  }).Option("--schema", options->schema, "the state schema, where no --config says it");
+  add("restore", "seek to one: redelivers what was not acked then, and all since",
+      [options](const Context& c) { return Restore(c, *options); })
+      .Option("number", options->number, "which; none = the newest")
+      .Required("--reason", options->reason, "why; goes into the audit")
+      .Flag("--execute", options->execute, "do it; without, only show what would be done");
 }
 
 }  // namespace lockstep::ctl

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "platform/config/config_file.h"
@@ -42,6 +44,11 @@ bool Ask(const std::string& question) {
   std::string answer;
   std::cerr << question << " [y/N] " << std::flush;
   return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
+}
+
+void Apply(CLI::Option* option, Command::Need need) {
+  if (need == Command::Need::kRequired) option->required();
+  if (need == Command::Need::kShowsDefault) option->capture_default_str();
 }
 
 // The command whose own commands the user has to choose from.
@@ -128,13 +135,55 @@ int ParseAndRun(CLI::App& app, std::vector<std::string> arguments) {
   return 0;
 }
 
-void On(CLI::App* command, Context& context, Run run) {
-  command->callback([&context, run = std::move(run)] {
-    const absl::Status done = run(context);
+Command Command::Add(const std::string& name, const std::string& help, Run run) const {
+  CLI::App* const command = app_->add_subcommand(name, help);
+  command->callback([command, context = context_, run = std::move(run)] {
+    if (!command->get_subcommands().empty()) return;  // one below it was meant
+    const absl::Status done = run(*context);
     if (done.ok()) return;
     fmt::print(stderr, "lockstepctl: {}\n", MessageOf(done));
     throw CLI::RuntimeError(1);
   });
+  return {*command, *context_};
+}
+
+Command Command::AddGroup(const std::string& name, const std::string& help) const {
+  CLI::App* const group = app_->add_subcommand(name, help);
+  group->require_subcommand(1);
+  return {*group, *context_};
+}
+
+template <class Value>
+const Command& Command::Option(const std::string& name, Value& value, const std::string& help,
+                               Need need) const {
+  Apply(app_->add_option(name, value, help), need);
+  return *this;
+}
+template const Command& Command::Option(const std::string&, std::string&, const std::string&,
+                                        Need) const;
+template const Command& Command::Option(const std::string&, int&, const std::string&, Need) const;
+template const Command& Command::Option(const std::string&, int64_t&, const std::string&,
+                                        Need) const;
+template const Command& Command::Option(const std::string&, std::optional<int64_t>&,
+                                        const std::string&, Need) const;
+template const Command& Command::Option(const std::string&, std::vector<std::string>&,
+                                        const std::string&, Need) const;
+
+const Command& Command::OneOf(const std::string& name, std::string& value, const std::string& help,
+                              const std::vector<std::string>& choices, Need need) const {
+  Apply(app_->add_option(name, value, help)->check(CLI::IsMember(choices)), need);
+  return *this;
+}
+
+const Command& Command::InRange(const std::string& name, int& value, const std::string& help,
+                                int least, int most) const {
+  app_->add_option(name, value, help)->check(CLI::Range(least, most))->capture_default_str();
+  return *this;
+}
+
+const Command& Command::Flag(const std::string& name, bool& value, const std::string& help) const {
+  app_->add_flag(name, value, help);
+  return *this;
 }
 
 }  // namespace lockstep::ctl

@@ -304,55 +304,48 @@ absl::Status Quarantine(const Context& context, const Options& options) {
   return absl::OkStatus();
 }
 
-void AddFilter(CLI::App* command, Options& options) {
-  command->add_option("--id", options.filter.id, "its number in the list");
-  command->add_option("--event", options.filter.event_id, "its event id");
-  command->add_option("--key", options.filter.key, "its aggregate (video/123) or ordering key");
-  command->add_option("--code", options.filter.code, "why it died, as in docs/errors.md");
-  command->add_option("--type", options.filter.event_type, "its event type");
+void AddFilter(const Command& command, Options& options) {
+  command.Option("--id", options.filter.id, "its number in the list")
+      .Option("--event", options.filter.event_id, "its event id")
+      .Option("--key", options.filter.key, "its aggregate (video/123) or ordering key")
+      .Option("--code", options.filter.code, "why it died, as in docs/errors.md")
+      .Option("--type", options.filter.event_type, "its event type");
 }
 
 }  // namespace
 
-void AddDeadLetters(CLI::App& app, Context& context) {
-  auto* letters = app.add_subcommand(
+void AddDeadLetters(const Command& program) {
+  const Command letters = program.AddGroup(
       "dead-letters", "messages that a consumer group could not apply, and what waits for them");
-  letters->require_subcommand(1);
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
   const auto add = [&](const char* name, const char* help, const Run& run) {
-    auto* command = letters->add_subcommand(name, help);
-    command->add_option("--group", options->group, "the consumer group; the file's only one");
-    command->add_option("--schema", options->schema, "the service's state schema; the file's");
-    On(command, context, run);
-    return command;
+    return letters.Add(name, help, run)
+        .Option("--group", options->group, "the consumer group; the file's only one")
+        .Option("--schema", options->schema, "the service's state schema; the file's");
   };
-  auto* list =
+  const Command list =
       add("list", "what is dead", [options](const Context& c) { return List(c, *options); });
   AddFilter(list, *options);
-  list->add_option("--state", options->filter.state, "dead, quarantined, replayed or discarded");
-  list->add_option("--limit", options->limit, "rows at most")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  auto* show =
-      add("show", "one of them", [options](const Context& c) { return Show(c, *options); });
-  show->add_option("id", options->id, "its number in the list")->required();
-  show->add_flag("--payload", options->payload,
-                 "its payload too, decoded (protobuf with --config), else in hex");
-  const auto reason = [&](CLI::App* command) {
+  list.Option("--state", options->filter.state, "dead, quarantined, replayed or discarded")
+      .InRange("--limit", options->limit, "rows at most", 1, 1'000'000);
+  add("show", "one of them", [options](const Context& c) { return Show(c, *options); })
+      .Required("id", options->id, "its number in the list")
+      .Flag("--payload", options->payload,
+            "its payload too, decoded (protobuf with --config), else in hex");
+  const auto change = [&](const char* name, const char* help, const Run& run) {
+    const Command command = add(name, help, run);
     AddFilter(command, *options);
-    command->add_option("--reason", options->reason, "for the audit");
+    return command.Option("--reason", options->reason, "for the audit");
   };
-  reason(add("replay", "apply them after all, in order, and what waits behind them",
-             [options](const Context& c) { return Resolve(c, *options, true); }));
-  auto* discard = add("discard", "give them up: what waits behind them goes on",
-                      [options](const Context& c) { return Resolve(c, *options, false); });
-  reason(discard);
-  discard->add_flag("--accept-missing", options->accept_missing,
-                    "also where versions before it have not come yet, which are given up too");
-  auto* quarantine = add("quarantine", "keep them from every replay; their keys go on waiting",
-                         [options](const Context& c) { return Quarantine(c, *options); });
-  reason(quarantine);
-  quarantine->add_flag("--release", options->release, "take them out of quarantine again");
+  change("replay", "apply them after all, in order, and what waits behind them",
+         [options](const Context& c) { return Resolve(c, *options, true); });
+  change("discard", "give them up: what waits behind them goes on",
+         [options](const Context& c) { return Resolve(c, *options, false); })
+      .Flag("--accept-missing", options->accept_missing,
+            "also where versions before it have not come yet, which are given up too");
+  change("quarantine", "keep them from every replay; their keys go on waiting",
+         [options](const Context& c) { return Quarantine(c, *options); })
+      .Flag("--release", options->release, "take them out of quarantine again");
 }
 
 }  // namespace lockstep::ctl

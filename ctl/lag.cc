@@ -195,14 +195,14 @@ absl::Status Lag(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddLag(CLI::App& app, Context& context) {
+void AddLag(const Command& program) {
   const auto options = std::make_shared<Options>();  // outlives this function with the callback
-  auto* lag = app.add_subcommand(
-      "lag", "groups: lag by stage, rate, time left, parked keys and dead letters");
-  lag->add_flag("--watch", options->watch,
-                "look again every second, until Ctrl-C; with --json a line each");
-  lag->add_option("--schema", options->schema, "the state schema, where no --config says it");
-  On(lag, context, [options](const Context& c) { return Lag(c, *options); });
+  program
+      .Add("lag", "groups: lag by stage, rate, time left, parked keys and dead letters",
+           [options](const Context& c) { return Lag(c, *options); })
+      .Flag("--watch", options->watch,
+            "look again every second, until Ctrl-C; with --json a line each")
+      .Option("--schema", options->schema, "the state schema, where no --config says it");
 }
 
 }  // namespace lockstep::ctl

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <iterator>
 
 #include "ctl/command.h"
@@ -25,18 +26,19 @@ int main(int argc, char** argv) {
   app.add_flag("--json", context.json, "answer in JSON");
   app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
 
-  AddDeadLetters(app, context);
-  AddMigrate(app, context);
-  AddCheckpoint(app, context);
-  AddLag(app, context);
-  AddOffsets(app, context);
-  AddOutbox(app, context);
-  AddProvision(app, context);
-  AddProjection(app, context);
-  AddRebuild(app, context);
-  AddReplay(app, context);
-  AddRoles(app, context);
-  AddSchema(app, context);
+  const Command program(app, context);
+  AddDeadLetters(program);
+  AddMigrate(program);
+  AddCheckpoint(program);
+  AddLag(program);
+  AddOffsets(program);
+  AddOutbox(program);
+  AddProvision(program);
+  AddProjection(program);
+  AddRebuild(program);
+  AddReplay(program);
+  AddRoles(program);
+  AddSchema(program);
 
   // The last argument first, as CLI11 wants them; from here on the process list shows no password.
   std::vector<std::string> arguments(std::make_reverse_iterator(argv + argc),

@@ -68,28 +68,23 @@ absl::Status Show(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddMigrate(CLI::App& app, Context& context) {
-  auto* migrate = app.add_subcommand(
+void AddMigrate(const Command& program) {
+  const Command migrate = program.AddGroup(
       "migrate",
       "bring Lockstep's tables to this version: the outbox's in a source's database, a "
       "service's own state in a consumer's");
-  migrate->require_subcommand(1);
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
   const auto add = [&](const char* name, const char* help, const Run& run) {
-    auto* command = migrate->add_subcommand(name, help);
-    command->add_option("--set", options->set, "outbox (schema lockstep) or state (--schema)")
-        ->check(CLI::IsMember({"outbox", "state"}))
-        ->capture_default_str();
-    command->add_option("--schema", options->schema, "the schema of a service's state");
-    On(command, context, run);
-    return command;
+    return migrate.Add(name, help, run)
+        .OneOf("--set", options->set, "outbox (schema lockstep) or state (--schema)",
+               {"outbox", "state"}, Command::Need::kShowsDefault)
+        .Option("--schema", options->schema, "the schema of a service's state");
   };
   add("up", "apply what is missing",
       [options](const Context& c) { return Move(c, *options, true); });
-  add("down", "take migrations back",
-      [options](const Context& c) { return Move(c, *options, false); })
-      ->add_option("--to", options->to, "the version to keep; 0 takes everything back")
-      ->capture_default_str();
+  add("down", "take migrations back", [options](const Context& c) {
+    return Move(c, *options, false);
+  }).WithDefault("--to", options->to, "the version to keep; 0 takes everything back");
   add("status", "what is applied", [options](const Context& c) { return Show(c, *options); });
 }
 

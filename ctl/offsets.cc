@@ -194,63 +194,61 @@ absl::Status Reset(const Context& context, const Options& options) {
                       context.json);
 }
 
-void AddTargets(CLI::App* command, Options& options) {
-  command->add_option("--reason", options.reason, "why; goes into the audit")->required();
-  command->add_flag("--execute", options.execute, "do it; without, only show what would be done");
+void AddTargets(const Command& command, Options& options) {
+  command.Required("--reason", options.reason, "why; goes into the audit")
+      .Flag("--execute", options.execute, "do it; without, only show what would be done");
 }
 
 }  // namespace
 
-void AddOffsets(CLI::App& app, Context& context) {
+void AddOffsets(const Command& program) {
+  using Need = Command::Need;
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  auto* offsets = app.add_subcommand("offsets", "look at and move the offsets of consumer groups");
-  offsets->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, bool required, const Run& run) {
-    auto* command = offsets->add_subcommand(name, help);
-    auto* group = command->add_option("group", options->group, "the consumer group");
-    if (required) group->required();
-    On(command, context, run);
-    return command;
+  const Command offsets =
+      program.AddGroup("offsets", "look at and move the offsets of consumer groups");
+  const auto add = [&](const char* name, const char* help, Need group, const Run& run) {
+    return offsets.Add(name, help, run)
+        .Option("group", options->group, "the consumer group", group);
   };
-  const auto schema = [&](CLI::App* command) {
-    command->add_option("--schema", options->schema, "the state schema, where no --config says it");
-    return command;
+  const auto look = [&](const char* name, const char* help, Need group, const Run& run) {
+    return add(name, help, group, run)
+        .Option("--schema", options->schema, "the state schema, where no --config says it");
   };
-  schema(add("show", "groups, their epochs and positions", false,
-             [options](const Context& c) { return Show(c, *options); }));
-  schema(add("history", "who moved the offsets, when and why", true,
-             [options](const Context& c) { return History(c, *options); }))
-      ->add_option("--limit", options->limit, "the newest so many")
-      ->capture_default_str();
-  schema(add("export", "the offsets of every lane, as JSON", true,
-             [options](const Context& c) { return Export(c, *options); }));
-  auto* reset = add("reset",
-                    "move a group, safely while its runners work; shows what it would do "
-                    "and acts only with --execute",
-                    true, [options](const Context& c) { return Reset(c, *options); });
-  reset->add_option("--to-time", options->time, "RFC 3339, as in 2026-01-31T12:00:00Z");
-  reset->add_option("--to-snapshot", options->snapshot, "a Pub/Sub snapshot");
-  reset->add_flag("--to-earliest", options->earliest, "as far back as retention reaches");
-  reset->add_flag("--to-latest", options->latest, "leave out everything published until now");
-  reset->add_flag("--empty", options->empty, "empty the read model's tables first");
-  reset->add_flag("--overwrite", options->overwrite,
-                  "what comes again overwrites its own version (replace tables)");
-  reset->add_flag("--accept-missing", options->accept_missing,
-                  "empty although not everything can be replayed");
-  reset->add_flag("--follow", options->follow, "show the progress until caught up");
+  look("show", "groups, their epochs and positions", Need::kOptional,
+       [options](const Context& c) { return Show(c, *options); });
+  look("history", "who moved the offsets, when and why", Need::kRequired,
+       [options](const Context& c) { return History(c, *options); })
+      .WithDefault("--limit", options->limit, "the newest so many");
+  look("export", "the offsets of every lane, as JSON", Need::kRequired,
+       [options](const Context& c) { return Export(c, *options); });
+  const Command reset =
+      add("reset",
+          "move a group, safely while its runners work; shows what it would do "
+          "and acts only with --execute",
+          Need::kRequired, [options](const Context& c) { return Reset(c, *options); });
+  reset.Option("--to-time", options->time, "RFC 3339, as in 2026-01-31T12:00:00Z")
+      .Option("--to-snapshot", options->snapshot, "a Pub/Sub snapshot")
+      .Flag("--to-earliest", options->earliest, "as far back as retention reaches")
+      .Flag("--to-latest", options->latest, "leave out everything published until now")
+      .Flag("--empty", options->empty, "empty the read model's tables first")
+      .Flag("--overwrite", options->overwrite,
+            "what comes again overwrites its own version (replace tables)")
+      .Flag("--accept-missing", options->accept_missing,
+            "empty although not everything can be replayed")
+      .Flag("--follow", options->follow, "show the progress until caught up");
   AddTargets(reset, *options);
 }
 
-void AddReplay(CLI::App& app, Context& context) {
+void AddReplay(const Command& program) {
   const auto options = std::make_shared<Options>();
   options->overwrite = options->follow = true;
-  auto* replay = app.add_subcommand(
-      "replay", "apply a time range again without emptying; follows it until caught up");
-  replay->add_option("group", options->group, "the consumer group")->required();
-  replay->add_option("--from", options->time, "RFC 3339")->required();
-  replay->add_option("--to", options->until, "RFC 3339; none = all that is published now");
+  const Command replay =
+      program.Add("replay", "apply a time range again without emptying; follows it until caught up",
+                  [options](const Context& c) { return Reset(c, *options); });
+  replay.Required("group", options->group, "the consumer group")
+      .Required("--from", options->time, "RFC 3339")
+      .Option("--to", options->until, "RFC 3339; none = all that is published now");
   AddTargets(replay, *options);
-  On(replay, context, [options](const Context& c) { return Reset(c, *options); });
 }
 
 }  // namespace lockstep::ctl

@@ -213,19 +213,15 @@ absl::Status Accept(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddProjection(CLI::App& app, Context& context) {
-  auto* projection = app.add_subcommand(
+void AddProjection(const Command& program) {
+  const Command projection = program.AddGroup(
       "projection", "check a group's file, print its tables, explain what an event would do");
-  projection->require_subcommand(1);
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
   const auto add = [&](const char* name, const char* help,
                        absl::Status (*run)(const Context&, const Options&)) {
-    auto* command = projection->add_subcommand(name, help);
-    command->add_option("file", options->file, "the group's YAML file")->required();
-    command->add_option("--state-schema", options->state_schema,
-                        "the schema of the service's state");
-    On(command, context, [options, run](const Context& c) { return run(c, *options); });
-    return command;
+    return projection.Add(name, help, [options, run](const Context& c) { return run(c, *options); })
+        .Required("file", options->file, "the group's YAML file")
+        .Option("--state-schema", options->state_schema, "the schema of the service's state");
   };
   add("check", "compare the file with its descriptors and, given a database, with the live tables",
       Check);
@@ -234,8 +230,7 @@ void AddProjection(CLI::App& app, Context& context) {
       "print what an event would write and, given a database, what the version guard would say; "
       "writes nothing",
       Explain)
-      ->add_option("event", options->event_file, "a JSON file with the event, or a list of them")
-      ->required();
+      .Required("event", options->event_file, "a JSON file with the event, or a list of them");
   add("accept", "take renumbered or retyped message fields as they are now", Accept);
 }
 

@@ -75,16 +75,16 @@ absl::Status Provision(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddProvision(CLI::App& app, Context& context) {
+void AddProvision(const Command& program) {
   const auto options = std::make_shared<Options>();  // outlives this function with the callback
-  auto* command = app.add_subcommand(
-      "provision",
-      "make the topics, subscriptions and schemas that the file given with --config lists; shows "
-      "what it will do first, does nothing twice");
-  command->add_flag("--dry-run", options->dry_run, "only show what would be done");
-  command->add_flag("--print-iam", options->print_iam,
-                    "print the commands that give publisher and runner their least rights");
-  On(command, context, [options](const Context& c) { return Provision(c, *options); });
+  program
+      .Add("provision",
+           "make the topics, subscriptions and schemas that the file given with --config lists; "
+           "shows what it will do first, does nothing twice",
+           [options](const Context& c) { return Provision(c, *options); })
+      .Flag("--dry-run", options->dry_run, "only show what would be done")
+      .Flag("--print-iam", options->print_iam,
+            "print the commands that give publisher and runner their least rights");
 }
 
 }  // namespace lockstep::ctl

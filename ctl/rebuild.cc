@@ -259,41 +259,30 @@ absl::Status End(const Context& context, const Options& options, const std::stri
 
 }  // namespace
 
-void AddRebuild(CLI::App& app, Context& context) {
+void AddRebuild(const Command& program) {
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  auto* rebuild = app.add_subcommand(
+  const auto add_accept_differences = [&](const Command& command) {
+    command.Flag("--accept-differences", options->accept_differences,
+                 "swap although the new tables differ from the live ones");
+  };
+  const Command rebuild = program.Add(
       "rebuild",
-      "fill new tables from the topic's history beside the live ones, compare, and swap them in");
-  rebuild->add_option("group", options->group, "the consumer group");
-  rebuild->add_option("--from", options->from,
-                      "earliest | a time (RFC 3339) | checkpoint | snapshot:NAME");
-  rebuild
-      ->add_option("--keep-old", options->keep_old,
+      "fill new tables from the topic's history beside the live ones, compare, and swap them in",
+      [options](const Context& c) { return Start(c, *options); });
+  rebuild.Option("group", options->group, "the consumer group")
+      .Option("--from", options->from, "earliest | a time (RFC 3339) | checkpoint | snapshot:NAME")
+      .WithDefault("--keep-old", options->keep_old,
                    "how long the old tables stay after the swap, for a rollback")
-      ->capture_default_str();
-  rebuild->add_flag("--accept-missing", options->accept_missing,
-                    "although the history does not reach back as far as the live tables");
-  On(rebuild, context, [options, rebuild](const Context& c) {
-    return rebuild->get_subcommands().empty() ? Start(c, *options) : absl::OkStatus();
-  });
+      .Flag("--accept-missing", options->accept_missing,
+            "although the history does not reach back as far as the live tables")
+      .Option("--reason", options->reason, "why; goes into the audit");
+  add_accept_differences(rebuild);
   const auto add = [&](const char* name, const char* help, const Run& run) {
-    auto* command = rebuild->add_subcommand(name, help);
-    command->add_option("group", options->group, "the consumer group")->required();
-    On(command, context, run);
-    return command;
+    return rebuild.Add(name, help, run).Required("group", options->group, "the consumer group");
   };
   add("status", "how it stands, and how to go on", [options](const Context& c) {
     return Status(c, *options);
-  })->add_option("--schema", options->schema, "the state schema, where no --config says it");
-  const auto add_reason = [&](CLI::App* command) {
-    command->add_option("--reason", options->reason, "why; goes into the audit");
-  };
-  const auto add_accept_differences = [&](CLI::App* command) {
-    command->add_flag("--accept-differences", options->accept_differences,
-                      "swap although the new tables differ from the live ones");
-  };
-  add_reason(rebuild);
-  add_accept_differences(rebuild);
+  }).Option("--schema", options->schema, "the state schema, where no --config says it");
   add_accept_differences(add("resume", "go on with one that was interrupted",
                              [options](const Context& c) { return Resume(c, *options); }));
   add("abort", "undo one that has not swapped yet", [options](const Context& c) {
@@ -303,8 +292,7 @@ void AddRebuild(CLI::App& app, Context& context) {
         [](operations::Rebuild& r) { return r.MayAbort(); },
         [](operations::Rebuild& r) { return r.Abort(); });
   });
-  add_reason(add(
-      "rollback", "back to the old tables, which catch up; the new ones go",
+  add("rollback", "back to the old tables, which catch up; the new ones go",
       [options](const Context& c) {
         if (options->reason.empty()) {
           return InvalidArgument("say why with --reason: it goes into the audit");
@@ -314,7 +302,8 @@ void AddRebuild(CLI::App& app, Context& context) {
             "Rolled back: the runners go on with the old tables and catch up.",
             [](operations::Rebuild& r) { return r.MayRollback(); },
             [&](operations::Rebuild& r) { return r.Rollback(OperatorName(), options->reason); });
-      }));
+      })
+      .Option("--reason", options->reason, "why; goes into the audit");
   add("finish", "remove the old tables and their subscription for good",
       [options](const Context& c) {
         return End(
@@ -323,7 +312,7 @@ void AddRebuild(CLI::App& app, Context& context) {
             [&](operations::Rebuild& r) { return r.MayFinish(options->now); },
             [&](operations::Rebuild& r) { return r.Finish(options->now); });
       })
-      ->add_flag("--now", options->now, "although --keep-old is not over");
+      .Flag("--now", options->now, "although --keep-old is not over");
 }
 
 }  // namespace lockstep::ctl

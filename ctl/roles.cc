@@ -7,11 +7,10 @@
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
+#include "publisher/outbox/outboxes.h"
 
 namespace lockstep::ctl {
 namespace {
-
-using postgres::Params;
 
 struct Options {
   std::string job;   // writer | publisher | runner | operator | reader
@@ -25,9 +24,8 @@ struct Options {
 // The database, and what the rights are about: one outbox, or one service's state and read model.
 struct Target {
   std::unique_ptr<postgres::Connection> connection;
-  std::string sql;  // takes the outbox, or the read model's tables, as $2
   std::string what;
-  Params params;
+  std::function<absl::Status()> change;  // gives the rights, or takes them
 };
 
 absl::Status CheckRole(const std::string& role) {
@@ -41,9 +39,10 @@ absl::StatusOr<Target> OutboxTarget(const Context& context, const Options& optio
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.outbox));
   Target target;
   ASSIGN_OR_RETURN(target.connection, context.Connect());
-  target.sql = fmt::format("SELECT lockstep.{}($2::regclass, $1::regrole)", function);
   target.what = "outbox " + table.ToString();
-  target.params.Add(postgres::QuoteIdentifier(options.role)).Add(table.Quoted());
+  target.change = [connection = target.connection.get(), table, function, role = options.role] {
+    return publisher::ChangeRights(*connection, table, function, role);
+  };
   return target;
 }
 
@@ -62,12 +61,15 @@ absl::StatusOr<Target> StateTarget(const Context& context, const Options& option
   Target target;
   target.connection = std::move(runner.connection);
   const bool reader = function == "grant_reader";
-  target.sql = runner.schema().Sql(fmt::format("SELECT {{state}}.{}($1::regrole{})", function,
-                                               reader ? "" : ", $2::text[]::regclass[]"));
   target.what = "state " + runner.options.state_schema;
   if (!reader && !tables.empty()) target.what += fmt::format(" and {}", fmt::join(tables, ", "));
-  target.params.Add(postgres::QuoteIdentifier(options.role));
-  if (!reader) target.params.Add(names);
+  const std::string sql = runner.schema().Sql(fmt::format(
+      "SELECT {{state}}.{}($1::regrole{})", function, reader ? "" : ", $2::text[]::regclass[]"));
+  postgres::Params params(postgres::QuoteIdentifier(options.role));
+  if (!reader) params.Add(names);
+  target.change = [connection = target.connection.get(), sql, params] {
+    return connection->Execute(sql, params).status();
+  };
   return target;
 }
 
@@ -94,10 +96,9 @@ absl::Status Create(postgres::Connection& connection, const std::string& role) {
   return made.status();
 }
 
-absl::Status Apply(Target& target, const Options& options) {
-  const auto done = target.connection->Execute(target.sql, target.params);
-  if (done.ok()) return absl::OkStatus();
-  const std::string state = postgres::SqlState(done.status());
+absl::Status Apply(const Target& target, const Options& options) {
+  absl::Status done = target.change();
+  const std::string state = postgres::SqlState(done);
   if (state == "42704") {
     return NotFound("there is no role {0}: make it with CREATE ROLE {0} LOGIN, or add --create",
                     postgres::QuoteIdentifier(options.role));
@@ -107,7 +108,7 @@ absl::Status Apply(Target& target, const Options& options) {
         "this database is older than its roles, or has none of the tables: run lockstepctl migrate "
         "up");
   }
-  return done.status();
+  return done;
 }
 
 absl::Status Grant(const Context& context, const Options& options) {
@@ -120,7 +121,7 @@ absl::Status Grant(const Context& context, const Options& options) {
         "a runner works on a service's state: --schema or --config, no --outbox");
   }
   RETURN_IF_ERROR(CheckRole(options.role));
-  ASSIGN_OR_RETURN(Target target, Find(context, options, "grant_" + options.job));
+  ASSIGN_OR_RETURN(const Target target, Find(context, options, "grant_" + options.job));
   if (options.create) RETURN_IF_ERROR(Create(*target.connection, options.role));
   RETURN_IF_ERROR(Apply(target, options));
   context.Answer({{"role", options.role}, {"may", options.job}, {"on", target.what}}, [&] {
@@ -131,7 +132,7 @@ absl::Status Grant(const Context& context, const Options& options) {
 
 absl::Status Revoke(const Context& context, const Options& options) {
   RETURN_IF_ERROR(CheckRole(options.role));
-  ASSIGN_OR_RETURN(Target target, Find(context, options, "revoke_rights"));
+  ASSIGN_OR_RETURN(const Target target, Find(context, options, "revoke_rights"));
   if (!context.Confirm(
           fmt::format("This takes all rights on {} from {}.", target.what, options.role))) {
     return absl::CancelledError("nothing was changed");
@@ -145,33 +146,28 @@ absl::Status Revoke(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddRoles(CLI::App& app, Context& context) {
-  auto* roles = app.add_subcommand(
+void AddRoles(const Command& program) {
+  const Command roles = program.AddGroup(
       "roles", "the least rights for each part, given to roles of yours: docs/security.md");
-  roles->require_subcommand(1);
   const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  const auto on = [&](CLI::App* command) {
-    command->add_option("--outbox", options->outbox, "an outbox, as schema.name");
-    command->add_option("--schema", options->schema, "the schema of a service's state");
-    command->add_option("--table", options->tables,
-                        "a table of the read model, as schema.name; as often as needed. With "
-                        "--config the groups' tables are taken from it");
+  const auto on = [&](const Command& command) {
+    return command.Required("role", options->role, "the role in Postgres")
+        .Option("--outbox", options->outbox, "an outbox, as schema.name")
+        .Option("--schema", options->schema, "the schema of a service's state")
+        .Option("--table", options->tables,
+                "a table of the read model, as schema.name; as often as needed. With "
+                "--config the groups' tables are taken from it");
   };
-  auto* grant = roles->add_subcommand(
-      "grant",
-      "give a role what its job needs and no more: on an outbox writer, publisher, operator or "
-      "reader; on a service's state runner, operator or reader");
-  grant->add_option("job", options->job, "writer, publisher, runner, operator or reader")
-      ->required()
-      ->check(CLI::IsMember({"writer", "publisher", "runner", "operator", "reader"}));
-  grant->add_option("role", options->role, "the role in Postgres")->required();
-  on(grant);
-  grant->add_flag("--create", options->create, "make the role if it is not there (no password)");
-  On(grant, context, [options](const Context& c) { return Grant(c, *options); });
-  auto* revoke = roles->add_subcommand("revoke", "take a role's rights back");
-  revoke->add_option("role", options->role, "the role in Postgres")->required();
-  on(revoke);
-  On(revoke, context, [options](const Context& c) { return Revoke(c, *options); });
+  on(roles
+         .Add("grant",
+              "give a role what its job needs and no more: on an outbox writer, publisher, "
+              "operator or reader; on a service's state runner, operator or reader",
+              [options](const Context& c) { return Grant(c, *options); })
+         .OneOf("job", options->job, "writer, publisher, runner, operator or reader",
+                {"writer", "publisher", "runner", "operator", "reader"}, Command::Need::kRequired))
+      .Flag("--create", options->create, "make the role if it is not there (no password)");
+  on(roles.Add("revoke", "take a role's rights back",
+               [options](const Context& c) { return Revoke(c, *options); }));
 }
 
 }  // namespace lockstep::ctl

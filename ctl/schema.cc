@@ -42,15 +42,13 @@ absl::Status Diff(const Context& context, const Options& options) {
 
 }  // namespace
 
-void AddSchema(CLI::App& app, Context& context) {
-  auto* schema = app.add_subcommand("schema", "look at descriptor sets");
-  schema->require_subcommand(1);
-  const auto options = std::make_shared<Options>();
-  auto* diff = schema->add_subcommand(
-      "diff", "list compatible and breaking changes; ends with 1 when something breaks");
-  diff->add_option("old", options->before, "descriptor set before")->required();
-  diff->add_option("new", options->after, "descriptor set after")->required();
-  On(diff, context, [options](const Context& c) { return Diff(c, *options); });
+void AddSchema(const Command& program) {
+  const auto options = std::make_shared<Options>();  // outlives this function with the callback
+  program.AddGroup("schema", "look at descriptor sets")
+      .Add("diff", "list compatible and breaking changes; ends with 1 when something breaks",
+           [options](const Context& c) { return Diff(c, *options); })
+      .Required("old", options->before, "descriptor set before")
+      .Required("new", options->after, "descriptor set after");
 }
 
 }  // namespace lockstep::ctl

@@ -16,6 +16,23 @@ namespace {
 // hashtextextended makes one lock per schema out of its name.
 constexpr char kLock[] =
     "SELECT pg_advisory_xact_lock(hashtextextended('lockstep.migrate.' || $1, 0))";
+constexpr char kCreateTable[] = R"sql(
+CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
+  version int PRIMARY KEY,
+  name text NOT NULL,
+  md5 text NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT now()))sql";
+constexpr char kHasTable[] = "SELECT to_regclass($1) IS NOT NULL AS found";
+constexpr char kApplied[] = "SELECT version, md5, applied_at FROM {schema}.schema_migrations";
+constexpr char kIsApplied[] = "SELECT 1 FROM {schema}.schema_migrations WHERE version = $1";
+constexpr char kSearchPath[] = "SET LOCAL search_path = {schema}, pg_catalog";
+constexpr char kRecord[] =
+    "INSERT INTO {schema}.schema_migrations (version, name, md5) VALUES ($1, $2, md5($3))";
+constexpr char kForget[] = "DELETE FROM {schema}.schema_migrations WHERE version = $1";
+
+std::string In(const std::string& schema, std::string_view sql) {
+  return FillNames(sql, {{"schema", QuoteIdentifier(schema)}});
+}
 
 struct Name {
   int version = 0;
@@ -75,16 +92,12 @@ Migrator::Migrator(Connection& connection, std::string schema, std::vector<Migra
 absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
   std::map<int, std::string> applied;
   ASSIGN_OR_RETURN(const Result table,
-                   connection_.Execute("SELECT to_regclass($1) IS NOT NULL",
-                                       QuoteIdentifier(schema_) + ".schema_migrations"));
-  if (table.Bool(0, 0)) {
-    ASSIGN_OR_RETURN(
-        const Result rows,
-        connection_.Execute(fmt::format("SELECT version, md5, applied_at FROM {}.schema_migrations",
-                                        QuoteIdentifier(schema_))));
-    for (int i = 0; i < rows.rows(); ++i) {
-      const int version = static_cast<int>(rows.Int(i, 0));
-      applied[version] = std::string(rows.Text(i, 2));
+                   connection_.Execute(kHasTable, In(schema_, "{schema}.schema_migrations")));
+  if (table[0].Bool("found")) {
+    ASSIGN_OR_RETURN(const Result rows, connection_.Execute(In(schema_, kApplied)));
+    for (const Row row : rows) {
+      const int version = static_cast<int>(row.Int("version"));
+      applied[version] = row.Text("applied_at");
       if (version > static_cast<int>(migrations_.size())) {
         return FailedPrecondition(
             "schema {} is at migration {}, which this version of Lockstep does not know; use the "
@@ -92,8 +105,8 @@ absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
             schema_, version);
       }
       ASSIGN_OR_RETURN(const Result sum,
-                       connection_.Execute("SELECT md5($1)", migrations_[version - 1].up));
-      if (sum.Text(0, 0) != rows.Text(i, 1)) {
+                       connection_.Execute("SELECT md5($1) AS md5", migrations_[version - 1].up));
+      if (sum[0].Text("md5") != row.Text("md5")) {
         return FailedPrecondition(
             "migration {} of schema {} was changed after it was applied; restore its text and add "
             "a new migration instead",
@@ -113,46 +126,32 @@ absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
 absl::Status Migrator::Prepare() {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(transaction.Execute(kLock, schema_).status());
-  const std::string schema = QuoteIdentifier(schema_);
   ASSIGN_OR_RETURN(const Result exists,
                    transaction.Execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema_));
   // Asked first: CREATE SCHEMA IF NOT EXISTS wants the right to create even when it exists.
-  if (exists.empty()) RETURN_IF_ERROR(transaction.Execute("CREATE SCHEMA " + schema).status());
-  RETURN_IF_ERROR(transaction
-                      .Execute(fmt::format("CREATE TABLE IF NOT EXISTS {}.schema_migrations (\n"
-                                           "  version int PRIMARY KEY,\n"
-                                           "  name text NOT NULL,\n"
-                                           "  md5 text NOT NULL,\n"
-                                           "  applied_at timestamptz NOT NULL DEFAULT now())",
-                                           schema))
-                      .status());
+  if (exists.empty())
+    RETURN_IF_ERROR(transaction.Execute(In(schema_, "CREATE SCHEMA {schema}")).status());
+  RETURN_IF_ERROR(transaction.Execute(In(schema_, kCreateTable)).status());
   return transaction.Commit();
 }
 
 absl::Status Migrator::Run(const Migration& migration, bool up) {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(transaction.Execute(kLock, schema_).status());
-  const std::string schema = QuoteIdentifier(schema_);
   ASSIGN_OR_RETURN(const Result done,
-                   transaction.Execute(
-                       fmt::format("SELECT 1 FROM {}.schema_migrations WHERE version = $1", schema),
-                       migration.version));
+                   transaction.Execute(In(schema_, kIsApplied), migration.version));
   if (done.empty() != up) return transaction.Commit();  // another migrator was faster
-  RETURN_IF_ERROR(
-      transaction.Execute(fmt::format("SET LOCAL search_path = {}, pg_catalog", schema)).status());
+  RETURN_IF_ERROR(transaction.Execute(In(schema_, kSearchPath)).status());
   const absl::Status ran = transaction.Execute(up ? migration.up : migration.down).status();
   if (!ran.ok()) {
     return absl::Status(ran.code(), fmt::format("migration {:03}_{} ({}) of schema {} failed: {}",
                                                 migration.version, migration.name,
                                                 up ? "up" : "down", schema_, MessageOf(ran)));
   }
-  const std::string record =
-      up ? "INSERT INTO {}.schema_migrations (version, name, md5) VALUES ($1, $2, md5($3))"
-         : "DELETE FROM {}.schema_migrations WHERE version = $1 AND ($2 || $3) IS NOT NULL";
-  RETURN_IF_ERROR(transaction
-                      .Execute(fmt::format(fmt::runtime(record), schema), migration.version,
-                               migration.name, migration.up)
-                      .status());
+  const auto noted = up ? transaction.Execute(In(schema_, kRecord), migration.version,
+                                              migration.name, migration.up)
+                        : transaction.Execute(In(schema_, kForget), migration.version);
+  RETURN_IF_ERROR(noted.status());
   return transaction.Commit();
 }
 

@@ -119,7 +119,7 @@ void RelayMetrics::OnShards(const std::vector<int>& held, int) {
 
 void RelayMetrics::AddReplays(int64_t rows) { replays_->Increment(static_cast<double>(rows)); }
 
-void RelayMetrics::SetBacklog(const OutboxStore::Backlog& backlog) {
+void RelayMetrics::SetBacklog(const Backlog& backlog) {
   pending_->Set(static_cast<double>(backlog.pending));
   locked_->Set(static_cast<double>(backlog.locked));
 }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "platform/metrics.h"
-#include "publisher/outbox/outbox_store.h"
+#include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
 
 namespace prometheus {
@@ -32,7 +32,7 @@ class RelayMetrics : public RelayEvents {
   void OnShards(const std::vector<int>& held, int of) override;
 
   // From any thread.
-  void SetBacklog(const OutboxStore::Backlog& backlog);
+  void SetBacklog(const Backlog& backlog);
   void AddReplays(int64_t rows);
 
  private:

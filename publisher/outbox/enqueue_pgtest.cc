@@ -5,6 +5,7 @@
 #include "platform/status.h"
 #include "postgres/migrator.h"
 #include "postgres/sql_error.h"
+#include "publisher/outbox/outbox_upkeep.h"
 #include "publisher/testing/outbox_test.h"
 #include "sql/migrations.h"
 
@@ -230,10 +231,10 @@ TEST_F(EnqueueTest, TheRolesHaveTheLeastRights) {
   const auto claim = (*store)->ClaimRows(request, cursor);
   ASSERT_TRUE(claim.ok()) << claim.status();
   ASSERT_EQ(claim->rows.size(), 1u);
-  EXPECT_TRUE((*store)->ReleaseHeld(true).ok());
+  EXPECT_TRUE(ReleaseHeld(**as_relay, {"shop", "outbox"}, true).ok());
   EXPECT_TRUE((*store)->AuditLost({1}, "relay").ok());
   EXPECT_TRUE((*store)->MarkPublished(AsPublished(*claim), {1}).ok());
-  EXPECT_EQ(*(*store)->CleanPublished(Millis(0), 10), 1);
+  EXPECT_EQ(*DeletePublished(**as_relay, {"shop", "outbox"}, Millis(0), 10), 1);
   for (const std::string& role : {writer, relay}) {
     db_.Run(fmt::format("DROP OWNED BY {0}; DROP ROLE {0}", role));
   }

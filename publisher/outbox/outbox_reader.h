@@ -2,22 +2,20 @@
 
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
 #include "postgres/connection.h"
+#include "publisher/outbox/outbox_rows.h"
 
 namespace lockstep::publisher {
 
 // What the database says about one outbox, for the status page and the gauges.
-struct OutboxRecord {
-  int64_t pending = 0;  // not published, not dead, not quarantined; those held back included
-  int64_t locked = 0;
+struct OutboxRecord : Backlog {
   int64_t dead = 0;
   int64_t quarantined = 0;
-  Millis oldest{0};  // age of the oldest row that may go; 0 = none
 };
 
 // Reads the backlog and the dead rows of outboxes (never a payload), on a session of its own.
@@ -32,15 +30,15 @@ class OutboxReader {
   absl::StatusOr<nlohmann::json> Read(const std::string& table, OutboxRecord& record);
 
  private:
-  struct Table;
+  struct Table {
+    SteadyTime next;
+    nlohmann::json part = nlohmann::json::object();
+    OutboxRecord record;
+  };
 
-  absl::StatusOr<postgres::Connection*> Session();
-  absl::Status ReadDead(postgres::Connection& session, const std::string& quoted,
-                        nlohmann::json& part, OutboxRecord& record);
-
-  postgres::ConnectionOptions options_;
+  const postgres::ConnectionOptions options_;
   std::unique_ptr<postgres::Connection> session_;
-  std::map<std::string, std::shared_ptr<Table>> tables_;  // shared: Table stays unknown here
+  std::map<std::string, Table> tables_;
 };
 
 }  // namespace lockstep::publisher

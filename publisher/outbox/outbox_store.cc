@@ -1,15 +1,9 @@
 #include "publisher/outbox/outbox_store.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
-#include "platform/defect.h"
 #include "platform/status.h"
-#include "postgres/sql_error.h"
-#include "publisher/outbox/outbox_sql.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -17,7 +11,82 @@ namespace {
 using postgres::Array;
 using postgres::Params;
 using postgres::Result;
+using postgres::Row;
 using postgres::Statement;
+
+// $1 sequences, $2 tokens, $3 message ids. Answers the rows that were still ours.
+constexpr char kMark[] = R"sql(
+UPDATE {outbox} t
+SET published_at = statement_timestamp(), message_id = m.message_id, lock_token = NULL, locked_by = NULL,
+    last_error = NULL, error_code = NULL
+FROM unnest($1::bigint[], $2::uuid[], $3::text[]) AS m(sequence, token, message_id)
+WHERE t.sequence = m.sequence AND t.lock_token = m.token
+RETURNING t.sequence)sql";
+
+// $1 sequences, $2 tokens, $3 attempts to add, $4 delay in ms (negative = held), $5 error, $6 code,
+// $7 dead.
+constexpr char kFail[] = R"sql(
+UPDATE {outbox} t
+SET attempts = t.attempts + m.spent,
+    available_at = CASE WHEN m.dead OR m.delay < 0 THEN 'infinity'
+                        WHEN m.delay = 0 THEN t.available_at
+                        ELSE statement_timestamp() + m.delay * interval '1 ms' END,
+    dead_at = CASE WHEN m.dead THEN statement_timestamp() END,
+    last_error = coalesce(m.error, t.last_error), error_code = coalesce(m.code, t.error_code),
+    lock_token = NULL, locked_by = NULL
+FROM unnest($1::bigint[], $2::uuid[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::boolean[])
+     AS m(sequence, token, spent, delay, error, code, dead)
+WHERE t.sequence = m.sequence AND t.lock_token = m.token
+RETURNING t.sequence)sql";
+
+// $1 sequences, $2 tokens.
+constexpr char kRenew[] = R"sql(
+UPDATE {outbox} t SET locked_at = statement_timestamp()
+FROM unnest($1::bigint[], $2::uuid[]) AS m(sequence, token)
+WHERE t.sequence = m.sequence AND t.lock_token = m.token
+RETURNING t.sequence)sql";
+
+// The rows held behind blockers whose fate is known. $1 sequences of the blockers.
+constexpr char kReleaseBehind[] = R"sql(
+UPDATE {outbox} t SET available_at = statement_timestamp()
+FROM (SELECT DISTINCT tenant_id, aggregate_type, aggregate_id FROM {outbox} WHERE sequence = ANY ($1::bigint[])) c
+WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NULL AND t.quarantined_at IS NULL
+  AND t.aggregate_id = c.aggregate_id AND t.aggregate_type = c.aggregate_type
+  AND t.tenant_id IS NOT DISTINCT FROM c.tenant_id)sql";
+
+// A lost lease leaves the row's present state in the audit, and nothing else. $1 the outbox,
+// $2 sequences, $3 owner.
+constexpr char kAuditLost[] = R"sql(
+INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, detail)
+SELECT $3::text, 'outbox_flush_conflict', lockstep.outbox_name($1::regclass), sequence, event_id,
+       jsonb_build_object('published_at', published_at, 'message_id', message_id, 'attempts', attempts,
+                          'available_at', available_at::text, 'lock_token', lock_token, 'locked_by', locked_by,
+                          'locked_at', locked_at, 'error_code', error_code, 'dead_at', dead_at,
+                          'quarantined_at', quarantined_at)
+FROM {outbox} WHERE sequence = ANY ($2::bigint[])
+RETURNING sequence, jsonb_strip_nulls(detail)::text AS state)sql";
+
+// How long nothing will fall due, in ms, or NULL: the next retry, or the end of a lease of another.
+// $1 shards, $2 of how many, $3 lease in ms, $4 the place below which nothing is looked for.
+constexpr char kNextDue[] = R"sql(
+SELECT (extract(epoch FROM least(
+  (SELECT min(available_at) FROM {outbox}
+   WHERE published_at IS NULL AND available_at > statement_timestamp() AND available_at < 'infinity'
+     AND ($2::int = 1 OR lockstep.shard_of(aggregate_id, $2::int) = ANY ($1::int[]))),
+  (SELECT min(locked_at) + $3::bigint * interval '1 ms' FROM {outbox}
+   WHERE published_at IS NULL AND available_at <= statement_timestamp() AND available_at >= $4::timestamptz
+     AND lock_token IS NOT NULL
+     AND ($2::int = 1 OR lockstep.shard_of(aggregate_id, $2::int) = ANY ($1::int[])))
+) - statement_timestamp()) * 1000)::bigint AS ms)sql";
+
+// $1 the outbox's oid, $2 shards. An owner that wants to be told of rows holds them; see
+// lockstep.enqueue.
+constexpr char kTryWakeLocks[] = R"sql(
+SELECT s AS shard, pg_try_advisory_lock(lockstep.lock_key('wake', $1::oid::regclass, s)) AS locked
+FROM unnest($2::int[]) s)sql";
+constexpr char kWakeUnlock[] = R"sql(
+SELECT count(pg_advisory_unlock(lockstep.lock_key('wake', $1::oid::regclass, s)))
+FROM unnest($2::int[]) s)sql";
 
 Array Ints(const std::vector<int>& values) {
   Array array;
@@ -31,174 +100,37 @@ Array Sequences(const std::vector<int64_t>& values) {
   return array;
 }
 
-Array Texts(const std::vector<std::string>& values) {
-  Array array;
-  for (const std::string& value : values) array.Add(std::string_view(value));
-  return array;
-}
-
-std::vector<int64_t> FirstColumn(const Result& result) {
-  std::vector<int64_t> values;
-  values.reserve(result.rows());
-  for (int i = 0; i < result.rows(); ++i) values.push_back(result.Int(i, 0));
-  return values;
-}
-
-// The columns behind the first four of a claim.
-OutboxRow ReadRow(const Result& result, int i, const std::string& token) {
-  OutboxRow row;
-  int c = 4;
-  row.sequence = result.Int(i, c++);
-  row.event_id = EventId(std::string(result.Text(i, c++)));
-  row.tenant_id = result.Optional(i, c++);
-  row.topic = result.Text(i, c++);
-  row.aggregate_type = result.Text(i, c++);
-  row.aggregate_id = result.Text(i, c++);
-  row.event_type = result.Text(i, c++);
-  row.version = result.Int(i, c++);
-  row.schema_version = result.Int(i, c++);
-  row.payload = result.Bytes(i, c++);
-  row.content_type = result.Text(i, c++);
-  row.attributes = result.Text(i, c++);
-  row.traceparent = result.Optional(i, c++);
-  row.tracestate = result.Optional(i, c++);
-  row.occurred_at = result.Text(i, c++);
-  row.created_at = result.Time(i, c++);
-  row.attempts = static_cast<int>(result.Int(i, c++));
-  row.shard = static_cast<int>(result.Int(i, c++));
-  row.first_claim = result.Bool(i, c++);
-  row.lock_token = token;
-  return row;
-}
-
-// Candidates of a claim for which little is done beforehand.
-constexpr int kFew = 8;
-
-// A deliberate defect.
-void Spoil(std::string_view part, std::string_view with, std::string& sql) {
-  if (const size_t at = sql.find(part); at != std::string::npos) sql.replace(at, part.size(), with);
+std::vector<int64_t> ReadSequences(const Result& result) {
+  std::vector<int64_t> sequences;
+  sequences.reserve(result.rows());
+  for (const Row row : result) sequences.push_back(row.Int("sequence"));
+  return sequences;
 }
 
 }  // namespace
 
-// The statements with the table's name in them. Prepared names carry the outbox's oid, for one
-// connection may serve several.
-struct OutboxStore::Sql {
-  struct Text {
-    std::string name;
-    std::string sql;
-    operator Statement() const { return {name, sql}; }  // NOLINT: that is what it is for
-  };
-  Sql(const postgres::QualifiedName& table, int64_t the_oid)
-      : quoted(table.Quoted()), oid(the_oid) {}
-  Text Make(const char* name, const char* sql) const {
-    Text text{fmt::format("{} {}", name, oid),
-              fmt::format(fmt::runtime(sql), quoted, candidate, outbox_sql::kEarlier,
-                          outbox_sql::kClaimedRow)};
-    if (defect::On("drop-lease-guard")) Spoil("t.lock_token = m.token", "true", text.sql);
-    if (defect::On("skip-key-order")) {
-      Spoil("r.version > b.limit_version", "false", text.sql);
-      Spoil("LIMIT 1) IS NULL", "LIMIT 0) IS NULL", text.sql);
-    }
-    return text;
-  }
-
-  std::string quoted;
-  int64_t oid;
-  std::string candidate = fmt::format(outbox_sql::kCandidate, quoted);
-  Text claim = Make("claim", outbox_sql::kClaim);
-  Text claim_few = Make("claim_few", outbox_sql::kClaimFew);
-  Text mark = Make("mark", outbox_sql::kMark);
-  Text fail = Make("fail", outbox_sql::kFail);
-  Text renew = Make("renew", outbox_sql::kRenew);
-  Text release_behind = Make("release_behind", outbox_sql::kReleaseBehind);
-  Text audit_lost = Make("audit_lost", outbox_sql::kAuditLost);
-  Text next_due = Make("next_due", outbox_sql::kNextDue);
-  Text position = Make("position", outbox_sql::kPosition);
-  Text clean_published = Make("clean_published", outbox_sql::kCleanPublished);
-  Text clean_dead = Make("clean_dead", outbox_sql::kCleanDead);
-};
-
-OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table)
-    : connection_(connection), name_(table.ToString()) {}
+OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table,
+                         Outbox outbox)
+    : connection_(connection),
+      quoted_table_(table.Quoted()),
+      outbox_(std::move(outbox)),
+      claimer_(quoted_table_, outbox_.oid),
+      mark_("mark", kMark, quoted_table_, outbox_.oid),
+      fail_("fail", kFail, quoted_table_, outbox_.oid),
+      renew_("renew", kRenew, quoted_table_, outbox_.oid),
+      release_behind_("release_behind", kReleaseBehind, quoted_table_, outbox_.oid),
+      audit_lost_("audit_lost", kAuditLost, quoted_table_, outbox_.oid),
+      next_due_("next_due", kNextDue, quoted_table_, outbox_.oid) {}
 
 absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
     postgres::Connection& connection, const postgres::QualifiedName& table) {
-  std::unique_ptr<OutboxStore> store(new OutboxStore(connection, table));
-  RETURN_IF_ERROR(
-      connection.Script(fmt::format("{}{}", postgres::kPlannedOnce, outbox_sql::kSession)));
-  const auto found = connection.Execute(outbox_sql::kFind, table.Quoted());
-  if (!found.ok() && postgres::SqlState(found.status()).starts_with("42")) {
-    if (postgres::SqlState(found.status()) == "42501") return found.status();  // a missing right
-    return FailedPrecondition(
-        "database {} has no outboxes yet: run lockstepctl migrate up, then lockstepctl outbox "
-        "create {}",
-        connection.database(), table.ToString());
-  }
-  if (!found.ok()) return found.status();
-  if (found->empty()) {
-    return FailedPrecondition(
-        "{} is not an outbox in database {}: make it with lockstepctl outbox create {}",
-        table.ToString(), connection.database(), table.ToString());
-  }
-  store->oid_ = found->Int(0, 0);
-  store->sql_ = std::make_shared<const Sql>(table, store->oid_);
-  store->shards_ = static_cast<int>(found->Int(0, 1));
-  store->channel_ = found->Text(0, 2);
-  return store;
+  RETURN_IF_ERROR(connection.Script(OutboxSettings()));
+  ASSIGN_OR_RETURN(Outbox outbox, FindOutbox(connection, table));
+  return std::unique_ptr<OutboxStore>(new OutboxStore(connection, table, std::move(outbox)));
 }
 
 absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimCursor& cursor) {
-  if (request.few && request.rows > kFew) return ClaimFew(request, cursor);
-  return ClaimBy(sql_->claim, request, cursor);
-}
-
-// What there is beyond a handful, or blocked among it, is the other statement's, in the same place:
-// to it, those taken here are in this owner's hands already. It has a token of its own: if its
-// answer is lost, what it took is in nobody's hands, and must not pass for ours.
-absl::StatusOr<Claim> OutboxStore::ClaimFew(const ClaimRequest& request, ClaimCursor& cursor) {
-  ClaimRequest part = request;
-  part.rows = kFew;
-  ASSIGN_OR_RETURN(Claim few, ClaimBy(sql_->claim_few, part, cursor));
-  const int taken = static_cast<int>(few.rows.size());
-  if (taken == 0 || taken < few.candidates || taken == kFew) {
-    part.rows = request.rows - taken;
-    part.token = request.rest_token;
-    if (taken > 0) part.live_tokens.push_back(request.token);
-    auto rest = ClaimBy(sql_->claim, part, cursor);
-    if (!rest.ok() && taken == 0) return rest.status();
-    // Those that were taken are not lost with it: the next claim meets the same trouble.
-    few.candidates = rest.ok() ? taken + rest->candidates : request.rows;
-    if (rest.ok()) {
-      few.a_second_ago = std::move(rest->a_second_ago);
-      std::move(rest->rows.begin(), rest->rows.end(), std::back_inserter(few.rows));
-    }
-  }
-  std::sort(few.rows.begin(), few.rows.end(),
-            [](const OutboxRow& a, const OutboxRow& b) { return a.sequence < b.sequence; });
-  return few;
-}
-
-absl::StatusOr<Claim> OutboxStore::ClaimBy(const Statement& statement, const ClaimRequest& request,
-                                           ClaimCursor& cursor) {
-  ASSIGN_OR_RETURN(
-      const Result result,
-      connection_.Execute(statement, request.token, request.owner, request.lock_ttl.count(),
-                          request.rows, Ints(request.shards), request.shard_count,
-                          cursor.available_at, cursor.sequence, Texts(request.live_tokens),
-                          Texts(request.paused_topics), request.dead_blocks));
-  Claim claim;
-  if (result.empty()) return claim;
-  claim.candidates = static_cast<int>(result.Int(0, 0));
-  claim.a_second_ago = result.Text(0, 3);
-  if (!result.IsNull(0, 1)) {
-    cursor.available_at = result.Text(0, 1);
-    cursor.sequence = result.Int(0, 2);
-  }
-  for (int i = 0; i < result.rows() && !result.IsNull(i, 4); ++i) {
-    claim.rows.push_back(ReadRow(result, i, request.token));
-  }
-  return claim;
+  return claimer_.Take(connection_, request, cursor);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statement,
@@ -206,14 +138,14 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statem
                                                          const std::vector<int64_t>& unblocking) {
   if (unblocking.empty()) {
     ASSIGN_OR_RETURN(const Result result, connection_.Execute(statement, params));
-    return FirstColumn(result);
+    return ReadSequences(result);
   }
   // Together, or a crash in between would leave the followers held until the safety net finds them.
   ASSIGN_OR_RETURN(auto transaction, connection_.Begin());
   ASSIGN_OR_RETURN(const Result result, transaction.Execute(statement, params));
-  RETURN_IF_ERROR(transaction.Execute(sql_->release_behind, Sequences(unblocking)).status());
+  RETURN_IF_ERROR(transaction.Execute(release_behind_, Sequences(unblocking)).status());
   RETURN_IF_ERROR(transaction.Commit());
-  return FirstColumn(result);
+  return ReadSequences(result);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
@@ -230,7 +162,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
       message_ids.Add(std::string_view(row.message_id));
     }
   }
-  return Update(sql_->mark, Params(sequences, tokens, message_ids), unblocking);
+  return Update(mark_, Params(sequences, tokens, message_ids), unblocking);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
@@ -251,8 +183,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
     codes.AddOptional(row.code.empty() ? std::nullopt : std::optional(row.code));
     dead.Add(row.dead);
   }
-  return Update(sql_->fail, Params(sequences, tokens, spent, delays, errors, codes, dead),
-                unblocking);
+  return Update(fail_, Params(sequences, tokens, spent, delays, errors, codes, dead), unblocking);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<PublishedRow>& rows) {
@@ -262,59 +193,34 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<Publis
     sequences.Add(row.sequence);
     tokens.AddPlain(row.lock_token);
   }
-  return Update(sql_->renew, Params(sequences, tokens), {});
+  return Update(renew_, Params(sequences, tokens), {});
 }
 
 absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
     const std::vector<int64_t>& sequences, const std::string& owner) {
-  ASSIGN_OR_RETURN(const Result result, connection_.Execute(sql_->audit_lost, sql_->quoted,
-                                                            Sequences(sequences), owner));
-  std::map<int64_t, std::string> states;
-  for (int i = 0; i < result.rows(); ++i) states[result.Int(i, 0)] = result.Text(i, 1);
-  return states;
-}
-
-absl::StatusOr<int64_t> OutboxStore::ReleaseHeld(bool dead_blocks) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(outbox_sql::kReleaseHeld, sql_->quoted, dead_blocks));
-  return result.Int(0, 0);
+                   connection_.Execute(audit_lost_, quoted_table_, Sequences(sequences), owner));
+  std::map<int64_t, std::string> states;
+  for (const Row row : result) states[row.Int("sequence")] = row.Text("state");
+  return states;
 }
 
 absl::StatusOr<std::optional<Millis>> OutboxStore::NextDue(const ClaimRequest& request,
                                                            const ClaimCursor& floor) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(sql_->next_due, Ints(request.shards), request.shard_count,
+                   connection_.Execute(next_due_, Ints(request.shards), request.shard_count,
                                        request.lock_ttl.count(), floor.available_at));
-  if (result.IsNull(0, 0)) return std::nullopt;
-  return std::optional(Millis(std::max<int64_t>(0, result.Int(0, 0)) + 1));
-}
-
-absl::StatusOr<OutboxStore::Backlog> OutboxStore::CountBacklog(postgres::Connection& connection,
-                                                               const postgres::QualifiedName& table,
-                                                               int64_t at_most) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection.Execute(fmt::format(outbox_sql::kBacklog, table.Quoted()), at_most));
-  return Backlog{result.Int(0, 0), result.Int(0, 1)};
-}
-
-absl::StatusOr<int64_t> OutboxStore::CountRetries(postgres::Connection& connection,
-                                                  const postgres::QualifiedName& table) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection.Execute(fmt::format(outbox_sql::kRetries, table.Quoted())));
-  return result.Int(0, 0);
-}
-
-absl::StatusOr<int64_t> OutboxStore::Position() {
-  ASSIGN_OR_RETURN(const Result result, connection_.Execute(sql_->position));
-  return result.Int(0, 0);
+  const auto ms = result[0].OptionalInt("ms");
+  if (!ms.has_value()) return std::nullopt;
+  return std::optional(Millis(std::max<int64_t>(0, *ms) + 1));
 }
 
 absl::StatusOr<bool> OutboxStore::TryWakeLocks(const std::vector<int>& shards) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(outbox_sql::kTryWakeLocks, oid_, Ints(shards)));
+                   connection_.Execute(kTryWakeLocks, outbox_.oid, Ints(shards)));
   std::vector<int> taken;
-  for (int i = 0; i < result.rows(); ++i) {
-    if (result.Bool(i, 1)) taken.push_back(static_cast<int>(result.Int(i, 0)));
+  for (const Row row : result) {
+    if (row.Bool("locked")) taken.push_back(static_cast<int>(row.Int("shard")));
   }
   if (taken.size() == shards.size()) return true;
   RETURN_IF_ERROR(WakeUnlock(taken));
@@ -323,18 +229,7 @@ absl::StatusOr<bool> OutboxStore::TryWakeLocks(const std::vector<int>& shards) {
 
 absl::Status OutboxStore::WakeUnlock(const std::vector<int>& shards) {
   if (shards.empty()) return absl::OkStatus();
-  return connection_.Execute(outbox_sql::kWakeUnlock, oid_, Ints(shards)).status();
-}
-
-absl::StatusOr<int64_t> OutboxStore::CleanPublished(Millis age, int rows) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(sql_->clean_published, age.count(), rows));
-  return result.affected_rows();
-}
-
-absl::StatusOr<int64_t> OutboxStore::CleanDead(Millis age, int rows) {
-  ASSIGN_OR_RETURN(const Result result, connection_.Execute(sql_->clean_dead, age.count(), rows));
-  return result.affected_rows();
+  return connection_.Execute(kWakeUnlock, outbox_.oid, Ints(shards)).status();
 }
 
 }  // namespace lockstep::publisher

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "publisher/outbox/outbox_store.h"
+#include "publisher/outbox/outbox_upkeep.h"
 #include "publisher/testing/outbox_test.h"
 
 namespace lockstep::publisher {
@@ -12,6 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+
+const postgres::QualifiedName kOutbox{"shop", "outbox"};
 
 // Whatever a claim does, it does in both its forms: for any number of rows, and for a few.
 class OutboxStoreTest : public OutboxTest, public ::testing::WithParamInterface<bool> {
@@ -249,8 +252,8 @@ TEST_P(OutboxStoreTest, QuarantineKeepsARowFromEveryAutomaticPathUntilReleased) 
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.quarantine('shop.outbox', '{1}', 'ann', 'odd')"), 1);
   EXPECT_EQ(Names(a_.Take()), "");
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.replay('shop.outbox', '{1}', 'ann')"), 0);
-  EXPECT_EQ(*a_.store->ReleaseHeld(true), 0);
-  EXPECT_EQ(*a_.store->CleanDead(Millis(0), 10), 0);
+  EXPECT_EQ(*ReleaseHeld(*a_.connection, kOutbox, true), 0);
+  EXPECT_EQ(*DeleteDead(*a_.connection, kOutbox, Millis(0), 10), 0);
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.release('shop.outbox', '{1}', 'ann')"), 1);
   EXPECT_EQ(Names(a_.Take()), "k:1 k:2");
 }
@@ -269,10 +272,10 @@ TEST_P(OutboxStoreTest, RowsHeldBehindADeletedBlockerAreFound) {
   ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {}).ok());
   a_.request.rows = 10;
   EXPECT_EQ(Names(a_.Take()), "");
-  EXPECT_EQ(*a_.store->ReleaseHeld(true), 0);
+  EXPECT_EQ(*ReleaseHeld(*a_.connection, kOutbox, true), 0);
   db_.Run("DELETE FROM shop.outbox WHERE sequence = 1");
   EXPECT_EQ(Names(a_.Take()), "");
-  EXPECT_EQ(*a_.store->ReleaseHeld(true), 2);
+  EXPECT_EQ(*ReleaseHeld(*a_.connection, kOutbox, true), 2);
   EXPECT_EQ(Names(a_.Take()), "k:2 k:3");
 }
 
@@ -320,10 +323,10 @@ TEST_P(OutboxStoreTest, TheCleanerTakesOldPublishedRowsInBoundedBatches) {
   ASSERT_TRUE(a_.store->MarkPublished(AsPublished(claim), {}).ok());
   db_.Run("UPDATE shop.outbox SET published_at = now() - interval '8 days' WHERE version <= 5");
   const Millis week{168 * 3'600'000LL};
-  EXPECT_EQ(*a_.store->CleanPublished(week, 3), 3);
+  EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, week, 3), 3);
   EXPECT_EQ(Count("version <= 3"), 0);  // the oldest first
-  EXPECT_EQ(*a_.store->CleanPublished(week, 3), 2);
-  EXPECT_EQ(*a_.store->CleanPublished(week, 3), 0);
+  EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, week, 3), 2);
+  EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, week, 3), 0);
   EXPECT_EQ(Count("true"), 5);
 }
 
@@ -333,10 +336,10 @@ TEST_P(OutboxStoreTest, TheCleanerTakesDeadRowsOnlyWhenAsked) {
   const Claim claim = a_.Take();
   ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {}).ok());
   db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 day' WHERE dead_at IS NOT NULL");
-  EXPECT_EQ(*a_.store->CleanPublished(Millis(0), 10), 0);
+  EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, Millis(0), 10), 0);
   EXPECT_EQ(Count("true"), 2);
-  EXPECT_EQ(*a_.store->CleanDead(Millis(48 * 3'600'000), 10), 0);
-  EXPECT_EQ(*a_.store->CleanDead(Millis(3'600'000), 10), 1);
+  EXPECT_EQ(*DeleteDead(*a_.connection, kOutbox, Millis(48 * 3'600'000), 10), 0);
+  EXPECT_EQ(*DeleteDead(*a_.connection, kOutbox, Millis(3'600'000), 10), 1);
   EXPECT_EQ(Count("true"), 1);
 }
 

@@ -16,7 +16,8 @@
 #include "publisher/observe/relay_log.h"
 #include "publisher/observe/relay_metrics.h"
 #include "publisher/observe/relay_status.h"
-#include "publisher/outbox/outbox_store.h"
+#include "publisher/outbox/outbox_rows.h"
+#include "publisher/outbox/shard_locks.h"
 #include "publisher/relay/relay.h"
 #include "publisher/upkeep/heartbeat.h"
 #include "publisher/upkeep/housekeeper.h"
@@ -76,6 +77,22 @@ class Listeners : public RelayEvents {
   std::vector<RelayEvents*> listeners_;
 };
 
+// Tables of the relay are kept, and cleaned unless others are named for that.
+std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
+  std::vector<Housekeeper::Task> tasks;
+  std::set<std::string> cleaned(config.cleaner.tables.begin(), config.cleaner.tables.end());
+  for (const RelayOptions& relay : config.tables) {
+    const bool clean =
+        config.cleaner.enabled && (config.cleaner.tables.empty() || cleaned.erase(relay.table) > 0);
+    if (!clean && !config.relay_enabled) continue;
+    tasks.push_back({relay.table, clean, config.relay_enabled, relay.on_dead == OnDead::kHoldKey});
+  }
+  if (config.cleaner.enabled) {
+    for (const std::string& table : cleaned) tasks.push_back({.table = table, .clean = true});
+  }
+  return tasks;
+}
+
 }  // namespace
 
 struct PublisherService::Table {
@@ -85,11 +102,10 @@ struct PublisherService::Table {
     listeners.Add(log);
     listeners.Add(metrics);
     listeners.Add(status);
-    Relay::Environment environment;
-    environment.database = config.database;
-    environment.instance = config.instance;
-    relay =
-        std::make_unique<Relay>(std::move(options), std::move(environment), dispatcher, listeners);
+    relay = std::make_unique<Relay>(
+        std::move(options),
+        Relay::Environment{.database = config.database, .instance = config.instance}, dispatcher,
+        listeners);
   }
 
   RelayLog log;
@@ -127,24 +143,9 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
       parts_->tables.push_back(std::make_unique<Table>(options, config_, *used, metrics_));
     }
   }
-  std::vector<Relay*> relays;
-  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
-  parts_->owner = std::make_unique<ShardOwner>(config_.ownership, config_.database, relays);
-
-  std::vector<Housekeeper::Task> tasks;
-  std::set<std::string> cleaned(config_.cleaner.tables.begin(), config_.cleaner.tables.end());
-  for (const RelayOptions& options : config_.tables) {
-    const bool clean = config_.cleaner.enabled &&
-                       (config_.cleaner.tables.empty() || cleaned.erase(options.table) > 0);
-    if (!clean && !config_.relay_enabled) continue;
-    tasks.push_back(
-        {options.table, clean, config_.relay_enabled, options.on_dead == OnDead::kHoldKey});
-  }
-  if (config_.cleaner.enabled) {
-    for (const std::string& table : cleaned) tasks.push_back({table, true, false, true});
-  }
+  parts_->owner = std::make_unique<ShardOwner>(config_.ownership, config_.database, Relays());
   parts_->housekeeper = std::make_unique<Housekeeper>(
-      config_.cleaner, config_.metrics.backlog_interval, config_.database, std::move(tasks),
+      config_.cleaner, config_.metrics.backlog_interval, config_.database, HousekeepingOf(config_),
       [this](const std::string& name, const Housekeeper::Counts& counts) {
         for (const auto& table : parts_->tables) {
           if (table->relay->options().table != name) continue;
@@ -155,25 +156,29 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
       });
 }
 
+std::vector<Relay*> PublisherService::Relays() const {
+  std::vector<Relay*> relays;
+  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
+  return relays;
+}
+
 PublisherService::~PublisherService() { Stop(); }
 
 void PublisherService::SetHeartbeat(pubsub::Publisher& publisher, pubsub::Admin& admin,
                                     std::function<std::string(const std::string&)> topic) {
   if (config_.heartbeat.topics.empty() || !config_.relay_enabled) return;
-  std::vector<Relay*> relays;
-  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
-  parts_->heartbeat = std::make_unique<Heartbeat>(
-      config_.heartbeat, config_.database, std::move(relays), publisher, admin, std::move(topic));
+  parts_->heartbeat = std::make_unique<Heartbeat>(config_.heartbeat, config_.database, Relays(),
+                                                  publisher, admin, std::move(topic));
 }
 
 absl::Status PublisherService::Check() const {
   RETURN_IF_ERROR(config_.Validate());
   std::set<std::string> names(config_.cleaner.tables.begin(), config_.cleaner.tables.end());
   for (const RelayOptions& relay : config_.tables) names.insert(relay.table);
-  ASSIGN_OR_RETURN(const auto session, ShardOwner::OpenSession(config_.database, Millis(0)));
+  ASSIGN_OR_RETURN(const auto locks, ShardLocks::Open(config_.database, Millis(0)));
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(name));
-    RETURN_IF_ERROR(OutboxStore::Open(*session, table).status());
+    RETURN_IF_ERROR(locks->Find(table).status());
   }
   return absl::OkStatus();
 }
@@ -204,7 +209,7 @@ absl::Status PublisherService::WaitUntilDrained() {
   for (const auto& table : parts_->tables) {
     const std::string& name = table->relay->options().table;
     ASSIGN_OR_RETURN(const auto qualified, postgres::QualifiedName::Parse(name));
-    ASSIGN_OR_RETURN(const int64_t rows, OutboxStore::CountRetries(*session, qualified));
+    ASSIGN_OR_RETURN(const int64_t rows, CountRetries(*session, qualified));
     if (rows > 0) {
       return Unavailable("{} was not drained: {} of its rows failed and wait for another try", name,
                          rows);
@@ -233,14 +238,6 @@ std::vector<Trouble> PublisherService::Troubles() const {
     }
   }
   return faults;
-}
-
-std::vector<std::string> PublisherService::Reasons() const {
-  std::vector<std::string> reasons;
-  for (const Trouble& fault : Troubles()) {
-    reasons.push_back(fmt::format("{}: {}", fault.subject, fault.why));
-  }
-  return reasons;
 }
 
 std::vector<std::string> PublisherService::NotReady() const {

@@ -21,6 +21,7 @@ struct PubsubOptions;
 
 namespace lockstep::publisher {
 
+class Relay;
 struct TableStatus;
 struct Trouble;
 
@@ -59,10 +60,8 @@ class PublisherService : public Service {
   // REQUIRES: started.
   absl::Status WaitUntilDrained();
 
-  // One sentence per reason why rows do not flow just now.
-  std::vector<std::string> Reasons() const;
-  // Those that have lasted for a while (publisher/observe/readiness.h); none = ready. From any
-  // thread.
+  // One sentence per reason why rows do not flow that has lasted for a while
+  // (publisher/observe/readiness.h); none = ready. From any thread.
   std::vector<std::string> NotReady() const;
 
   // The configured outboxes as they stand, for the status page.
@@ -72,6 +71,7 @@ class PublisherService : public Service {
 
  private:
   struct Table;
+  std::vector<Relay*> Relays() const;
   std::vector<Trouble> Troubles() const;
 
   PublisherConfig config_;

@@ -145,7 +145,7 @@ TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
       "UPDATE shop.outbox SET published_at = now() - interval '8 days' WHERE aggregate_id = 'old'");
   const auto running = Make(config);
   ASSERT_TRUE(running->service->Start().ok());
-  EXPECT_TRUE(running->service->Reasons().empty());
+  EXPECT_TRUE(running->service->NotReady().empty());
   ASSERT_TRUE(testing::Eventually([&] { return Count("aggregate_id = 'old'") == 0; }))
       << "it still cleans";
   EXPECT_EQ(Count("published_at IS NULL AND lock_token IS NULL"), 1);
@@ -196,7 +196,7 @@ TEST_F(ServiceTest, OneBadRowAmongAThousandIsFoundOnATopicWithASchema) {
 
 // Whether it stops for a pooler: it says so and takes no shard.
 bool RefusesPooler(const PublisherService& service) {
-  const auto reasons = service.Reasons();
+  const auto reasons = service.NotReady();
   return std::any_of(reasons.begin(), reasons.end(), [](const std::string& reason) {
     return reason.find("pooler") != std::string::npos;
   });
@@ -207,6 +207,7 @@ TEST_F(ServiceTest, ATransactionPoolerIsRefused) {
     TransactionPooler pooler(db_.url(), sessions);
     PublisherConfig config = Config();
     config.database = pooler.url();
+    config.ready_grace = Millis(0);
     const auto running = Make(config);
     const absl::Status started = running->service->Start();
     // By luck the pooler may hand out the same sessions for as long as the start looks.
@@ -224,6 +225,7 @@ TEST_F(ServiceTest, APoolInSessionModeServesUntilItPoolsTransactions) {
   pooler.pools_transactions = false;
   PublisherConfig config = Config();
   config.database = pooler.url();
+  config.ready_grace = Millis(0);
   const auto running = Make(config);
   const absl::Status started = running->service->Start();
   ASSERT_TRUE(started.ok()) << started;

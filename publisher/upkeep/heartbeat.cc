@@ -10,7 +10,7 @@
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
 #include "publisher/dispatch/wire.h"
-#include "publisher/outbox/outbox_store.h"
+#include "publisher/outbox/outbox_upkeep.h"
 #include "publisher/relay/relay.h"
 #include "pubsub/admin.h"
 #include "pubsub/publisher.h"
@@ -31,47 +31,24 @@ Heartbeat::Heartbeat(HeartbeatOptions options, std::string database, std::vector
       relays_(std::move(relays)),
       publisher_(publisher),
       admin_(admin),
-      topic_(std::move(topic)) {}
-
-Heartbeat::~Heartbeat() { Stop(); }
-
-absl::Status Heartbeat::Start() {
-  return thread_.Start([this] { Run(); });
-}
-
-void Heartbeat::Stop() {
-  thread_.Stop([this] {
-    std::scoped_lock lock(mu_);
-    stop_ = true;
-    changed_.notify_all();
-  });
-}
-
-void Heartbeat::Run() {
-  std::unique_lock lock(mu_);
-  while (!stop_) {
-    lock.unlock();
-    if (const absl::Status beat = Beat(); !beat.ok()) {
-      log::Warning("no heartbeat was sent", {{"error", beat}});
-    }
-    lock.lock();
-    changed_.wait_for(lock, options_.interval, [this] { return stop_; });
-  }
-}
+      topic_(std::move(topic)),
+      ticker_(options_.interval, [this] {
+        if (const absl::Status beat = Beat(); !beat.ok()) {
+          log::Warning("no heartbeat was sent", {{"error", beat}});
+        }
+      }) {}
 
 absl::Status Heartbeat::Beat() {
   std::unique_ptr<postgres::Connection> connection;
   for (const Relay* relay : relays_) {
     if (!relay->OwnsFirstShard() || !relay->health().ok()) continue;
     if (connection == nullptr) {
-      postgres::ConnectionOptions options;
-      options.url = database_;
-      options.application_name = "lockstep-publisher heartbeat";
-      ASSIGN_OR_RETURN(connection, postgres::Connection::Open(options));
+      ASSIGN_OR_RETURN(connection,
+                       postgres::Connection::Open(
+                           {.url = database_, .application_name = "lockstep-publisher heartbeat"}));
     }
-    ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(relay->options().table));
-    ASSIGN_OR_RETURN(const auto store, OutboxStore::Open(*connection, name));
-    ASSIGN_OR_RETURN(const int64_t position, store->Position());
+    ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(relay->options().table));
+    ASSIGN_OR_RETURN(const int64_t position, NewestSequence(*connection, table));
     for (const std::string& topic : options_.topics) {
       if (Allowed(topic)) Send(topic, position);
     }

@@ -1,16 +1,14 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/service_thread.h"
+#include "platform/daemon/ticker.h"
 #include "publisher/options/options.h"
 
 namespace lockstep::pubsub {
@@ -32,10 +30,9 @@ class Heartbeat : public Service {
   Heartbeat(HeartbeatOptions options, std::string database, std::vector<Relay*> relays,
             pubsub::Publisher& publisher, pubsub::Admin& admin,
             std::function<std::string(const std::string&)> topic);
-  ~Heartbeat() override;
 
-  absl::Status Start() override;
-  void Stop() override;
+  absl::Status Start() override { return ticker_.Start(); }
+  void Stop() override { ticker_.Stop(); }
 
  private:
   // What is known of a topic's schema.
@@ -45,7 +42,6 @@ class Heartbeat : public Service {
     SteadyTime at;
   };
 
-  void Run();
   absl::Status Beat();
   void Send(const std::string& topic, int64_t position);
   // Whether the topic may get one; asks Pub/Sub when that is not known, or was long ago.
@@ -58,10 +54,7 @@ class Heartbeat : public Service {
   pubsub::Admin& admin_;
   const std::function<std::string(const std::string&)> topic_;
   std::map<std::string, Look> looks_;  // of its thread, by logical topic
-  ServiceThread thread_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool stop_ = false;
+  Ticker ticker_;                      // the last: it uses the others
 };
 
 }  // namespace lockstep::publisher

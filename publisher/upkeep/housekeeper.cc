@@ -5,24 +5,16 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
-#include "postgres/identifier.h"
+#include "publisher/outbox/outbox_upkeep.h"
+#include "publisher/outbox/outboxes.h"
 
 namespace lockstep::publisher {
 namespace {
 
-using postgres::Params;
+using postgres::QualifiedName;
 
-// Counting further would cost more than it tells.
-constexpr int64_t kCountAtMost = 1'000'000;
 // A count that took t is not made again before 50 t have gone by.
 constexpr int kCostLimit = 50;
-
-constexpr char kNewestAudit[] = "SELECT coalesce(max(id), 0) FROM lockstep.outbox_audit";
-// $1 the outbox, $2 the newest audit row that was seen.
-constexpr char kReplays[] = R"sql(
-SELECT coalesce(max(id), $2::bigint),
-       count(*) FILTER (WHERE action = 'replay' AND outbox = lockstep.outbox_name($1::regclass))
-FROM lockstep.outbox_audit WHERE id > $2::bigint)sql";
 
 }  // namespace
 
@@ -84,11 +76,12 @@ absl::Status Housekeeper::Round(bool keep, bool count) {
   postgres::ConnectionOptions options;
   options.url = database_;
   options.application_name = "lockstep-publisher housekeeping";
+  options.settings = OutboxSettings();
   ASSIGN_OR_RETURN(const auto connection, postgres::Connection::Open(options));
   absl::Status first;
+  // One bad table must not stop the others.
   for (const Task& task : tasks_) {
     if (Stopped()) break;
-    // One bad table must not stop the others.
     if (keep) first.Update(Keep(*connection, task));
     if (count && task.relayed) first.Update(Count(*connection, task));
   }
@@ -96,11 +89,11 @@ absl::Status Housekeeper::Round(bool keep, bool count) {
 }
 
 absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& task) {
-  ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(task.table));
-  ASSIGN_OR_RETURN(const auto store, OutboxStore::Open(connection, name));
-  if (task.clean) RETURN_IF_ERROR(Clean(*store));
+  ASSIGN_OR_RETURN(const QualifiedName table, QualifiedName::Parse(task.table));
+  RETURN_IF_ERROR(FindOutbox(connection, table).status());
+  if (task.clean) RETURN_IF_ERROR(Clean(connection, table));
   if (!task.relayed) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int64_t released, store->ReleaseHeld(task.dead_blocks));
+  ASSIGN_OR_RETURN(const int64_t released, ReleaseHeld(connection, table, task.dead_blocks));
   if (released > 0) {
     log::Info("rows behind a blocker that is gone were let go",
               {{"table", task.table}, {"rows", released}});
@@ -109,34 +102,18 @@ absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& tas
 }
 
 absl::Status Housekeeper::Count(postgres::Connection& connection, const Task& task) {
-  ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(task.table));
+  ASSIGN_OR_RETURN(const QualifiedName table, QualifiedName::Parse(task.table));
   Counts counts;
-  ASSIGN_OR_RETURN(counts.backlog, OutboxStore::CountBacklog(connection, table, kCountAtMost));
-  ASSIGN_OR_RETURN(counts.replays, NewReplays(connection, table));
+  ASSIGN_OR_RETURN(counts.backlog, CountBacklog(connection, table));
+  ASSIGN_OR_RETURN(counts.replays, CountNewReplays(connection, table, audit_ids_[task.table]));
   if (on_counts_) on_counts_(task.table, counts);
   return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> Housekeeper::NewReplays(postgres::Connection& connection,
-                                                const postgres::QualifiedName& table) {
-  const auto seen = audit_ids_.find(table.ToString());
-  if (seen == audit_ids_.end()) {
-    ASSIGN_OR_RETURN(const auto newest, connection.Execute(kNewestAudit));
-    audit_ids_[table.ToString()] = newest.Int(0, 0);
-    return 0;
-  }
-  ASSIGN_OR_RETURN(const auto replays, connection.Execute(kReplays, table.Quoted(), seen->second));
-  seen->second = replays.Int(0, 0);
-  return replays.Int(0, 1);
 }
 
 void Housekeeper::Reconfigure(const CleanerOptions& fresh) {
   {
     std::scoped_lock lock(mu_);
-    options_.interval = fresh.interval;
-    options_.retention = fresh.retention;
-    options_.dead_retention = fresh.dead_retention;
-    options_.batch_size = fresh.batch_size;
+    options_ = fresh;
     reconfigured_ = true;
   }
   changed_.notify_all();
@@ -147,23 +124,24 @@ CleanerOptions Housekeeper::options() const {
   return options_;
 }
 
-absl::Status Housekeeper::Clean(OutboxStore& store) {
+absl::Status Housekeeper::Clean(postgres::Connection& connection, const QualifiedName& table) {
   const CleanerOptions options = this->options();
   int64_t published = 0;
   int64_t dead = 0;
-  for (int64_t rows = options.batch_size; rows == options.batch_size && !Stopped();) {
-    ASSIGN_OR_RETURN(rows, store.CleanPublished(options.retention, options.batch_size));
-    published += rows;
-  }
-  if (options.dead_retention > Millis(0)) {
+  const auto all = [&](auto* delete_some, Millis age, int64_t& total) -> absl::Status {
     for (int64_t rows = options.batch_size; rows == options.batch_size && !Stopped();) {
-      ASSIGN_OR_RETURN(rows, store.CleanDead(options.dead_retention, options.batch_size));
-      dead += rows;
+      ASSIGN_OR_RETURN(rows, delete_some(connection, table, age, options.batch_size));
+      total += rows;
     }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(all(DeletePublished, options.retention, published));
+  if (options.dead_retention > Millis(0)) {
+    RETURN_IF_ERROR(all(DeleteDead, options.dead_retention, dead));
   }
   if (published + dead > 0) {
     log::Info("old rows were deleted",
-              {{"table", store.name()}, {"published", published}, {"dead", dead}});
+              {{"table", table.ToString()}, {"published", published}, {"dead", dead}});
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 #include "platform/daemon/service_thread.h"
 #include "postgres/connection.h"
 #include "publisher/options/options.h"
-#include "publisher/outbox/outbox_store.h"
+#include "publisher/outbox/outbox_rows.h"
 
 namespace lockstep::publisher {
 
@@ -31,7 +32,7 @@ class Housekeeper : public Service {
     bool dead_blocks = true;  // on_dead: hold_key
   };
   struct Counts {
-    OutboxStore::Backlog backlog;
+    Backlog backlog;
     int64_t replays = 0;  // by hand, since the count before
   };
   using OnCounts = std::function<void(const std::string& table, const Counts&)>;
@@ -54,10 +55,8 @@ class Housekeeper : public Service {
   void Run();
   absl::Status Round(bool keep, bool count);
   absl::Status Keep(postgres::Connection& connection, const Task& task);
-  absl::Status Clean(OutboxStore& store);
+  absl::Status Clean(postgres::Connection& connection, const postgres::QualifiedName& table);
   absl::Status Count(postgres::Connection& connection, const Task& task);
-  absl::StatusOr<int64_t> NewReplays(postgres::Connection& connection,
-                                     const postgres::QualifiedName& table);
   bool Stopped() const;
   CleanerOptions options() const;
 
@@ -65,7 +64,7 @@ class Housekeeper : public Service {
   const std::string database_;
   const std::vector<Task> tasks_;
   const OnCounts on_counts_;
-  std::map<std::string, int64_t> audit_ids_;  // by table: the newest audit row that was seen
+  std::map<std::string, std::optional<int64_t>> audit_ids_;  // by table: the newest one seen
   ServiceThread thread_;
   mutable std::mutex mu_;
   CleanerOptions options_;

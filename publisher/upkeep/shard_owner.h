@@ -10,8 +10,8 @@
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
 #include "platform/daemon/service_thread.h"
-#include "postgres/connection.h"
 #include "publisher/options/options.h"
+#include "publisher/outbox/shard_locks.h"
 
 namespace lockstep::publisher {
 
@@ -39,46 +39,34 @@ class ShardOwner : public Service {
   // OK while the session stands; else why not.
   absl::Status health() const;
 
-  // Opens a session whose locks will last, or says why that can't be (a transaction pooler).
-  static absl::StatusOr<std::unique_ptr<postgres::Connection>> OpenSession(
-      const std::string& database, Millis session_timeout);
-
  private:
   struct Table {
     Relay* relay = nullptr;
     int64_t oid = 0;
-    int count = 0;  // K, as stored
+    int count = 0;  // of its shards, as stored
     bool member = false;
     std::vector<int> held;     // locked
     std::vector<int> leaving;  // locked still, no longer relayed
     int64_t change = 0;        // the relay's number for it
-  };
-  struct View {
-    int count = 0;
-    int members = 0;
   };
 
   void Run();
   absl::Status Connect();
   absl::Status Register(Table& table);
   absl::Status Round();
-  absl::StatusOr<std::vector<View>> Look();
-  absl::Status Balance(Table& table, const View& view);
-  absl::Status Acquire(Table& table, int wanted);
-  absl::Status LetGo(Table& table, size_t keep);
-  absl::Status FinishLeaving(Table& table);
+  absl::Status Balance(Table& table, const ShardLocks::View& view);
+  absl::Status Acquire(Table& table, size_t wanted);
+  void LetGo(Table& table, size_t keep);
   absl::Status Abandon(Table& table);
-  absl::Status Unlock(const Table& table, const std::vector<int>& shards);
   void Lose();
   bool AnyLeaving() const;
-  void WaitFor(Millis time);
+  bool StopsWithin(Millis time);  // waits for it
 
   const OwnershipOptions options_;
   const std::string database_;
   const Clock& clock_;
   std::vector<Table> tables_;
-  std::unique_ptr<postgres::Connection> session_;
-  int64_t backend_ = 0;
+  std::unique_ptr<ShardLocks> locks_;  // null = no session
   SteadyTime last_look_;
   ServiceThread thread_;
 

@@ -1,4 +1,4 @@
--- Takes every outbox of the database away. One with unpublished rows refuses, unless the session
+-- Takes every outbox of the database away, and what 001_outbox.up.sql made, the last first. One with unpublished rows refuses, unless the session
 -- says SET lockstep.force = on.
 DO $$
 DECLARE

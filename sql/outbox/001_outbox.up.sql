@@ -1,7 +1,16 @@
 -- The outbox: what lockstep.create_outbox makes, lockstep.enqueue fills and the relay empties.
 -- Everything runs with the caller's rights; the grant_ functions give the least of them.
+--
+--   1. Tables            which outboxes there are, and what was done to their rows by hand
+--   2. Names and keys    ids, shards, locks, channels
+--   3. An outbox         made and dropped
+--   4. Enqueue           what a service calls in its own transaction
+--   5. Rows              let go, replayed, quarantined, released
+--   6. Rights            for writer, publisher, reader and operator
 
--- The outboxes of this database. `shards` is K: it changes only while all shard locks are held.
+-- 1. Tables ------------------------------------------------------------------------------------------------
+
+-- The outboxes of this database. `shards` changes only while all shard locks are held.
 CREATE TABLE outboxes (
   outbox     regclass PRIMARY KEY,
   shards     int NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),
@@ -21,6 +30,8 @@ CREATE TABLE outbox_audit (
   detail   jsonb
 );
 CREATE INDEX ON outbox_audit (outbox, sequence);
+
+-- 2. Names and keys -----------------------------------------------------------------------------------------
 
 -- Time-ordered (version 7): neighbours in time are neighbours in the index.
 CREATE FUNCTION new_event_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
@@ -52,6 +63,8 @@ CREATE FUNCTION outbox_name(outbox regclass) RETURNS text LANGUAGE sql STABLE AS
   SELECT format('%I.%I', n.nspname, c.relname)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox
 $$;
+
+-- 3. An outbox ----------------------------------------------------------------------------------------------
 
 -- Makes an outbox, and its schema if need be. One that exists is left as it is.
 CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1) RETURNS regclass
@@ -147,6 +160,8 @@ BEGIN
   DELETE FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox;
   EXECUTE format('DROP TABLE %s', outbox);
 END $$;
+
+-- 4. Enqueue ------------------------------------------------------------------------------------------------
 
 -- What is wrong with an event, or NULL. Pub/Sub's limits: a message that it would refuse must not
 -- get into the outbox.
@@ -267,8 +282,10 @@ BEGIN
   RETURN result;
 END $$;
 
--- The rows behind a blocker that is gone (published, replayed, deleted, skipped) become available.
--- Without `aggregates` it looks for such rows itself: the safety net behind the relay's own calls.
+-- 5. Rows ---------------------------------------------------------------------------------------------------
+
+-- The rows behind a blocker that is gone (published, replayed, deleted, skipped) become available: the
+-- safety net behind what the relay releases itself. Answers how many.
 CREATE FUNCTION release_held(outbox regclass, dead_blocks boolean DEFAULT true) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -304,16 +321,15 @@ BEGIN
       RETURNING t.sequence, t.event_id, t.tenant_id, t.aggregate_type, t.aggregate_id, t.available_at),
     audited AS (
       INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, note)
-      SELECT $2, $3, $4, sequence, event_id, $5 FROM changed RETURNING 1),
+      SELECT $2, $3, $4, sequence, event_id, $5 FROM changed),
     followers AS (
       UPDATE %1$s t SET available_at = now()
       FROM (SELECT DISTINCT tenant_id, aggregate_type, aggregate_id FROM changed WHERE available_at < 'infinity') c
       WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NULL
         AND t.quarantined_at IS NULL AND t.sequence NOT IN (SELECT sequence FROM changed)
         AND t.aggregate_id = c.aggregate_id AND t.aggregate_type = c.aggregate_type
-        AND t.tenant_id IS NOT DISTINCT FROM c.tenant_id RETURNING 1)
-    SELECT (SELECT count(*) FROM changed) + 0 * (SELECT count(*) FROM audited)
-           + 0 * (SELECT count(*) FROM followers) $update$, outbox, changes, condition)
+        AND t.tenant_id IS NOT DISTINCT FROM c.tenant_id)
+    SELECT count(*) FROM changed $update$, outbox, changes, condition)
     INTO changed USING sequences, actor, action, lockstep.outbox_name(outbox), note;
   PERFORM pg_notify(lockstep.wake_channel(outbox), '');
   RETURN changed;
@@ -342,6 +358,8 @@ RETURNS bigint LANGUAGE sql AS $$
     'quarantined_at = NULL, available_at = CASE WHEN t.dead_at IS NULL THEN now() ELSE ''infinity'' END',
     't.quarantined_at IS NOT NULL')
 $$;
+
+-- 6. Rights -------------------------------------------------------------------------------------------------
 
 -- The least rights that each part needs. The roles are the user's own; these functions grant to them, and
 -- revoke_rights takes everything back. Whoever calls them owns the outbox.

@@ -1,0 +1,83 @@
+#include "publisher/outbox/outboxes.h"
+
+#include "platform/status.h"
+#include "postgres/sql_error.h"
+
+namespace lockstep::publisher {
+namespace {
+
+// Beside postgres::kPlannedOnce.
+constexpr char kSettings[] =
+    "SET synchronous_commit = off; SET enable_bitmapscan = off; SET enable_sort = off; ";
+
+constexpr char kFind[] = R"sql(
+SELECT o.outbox::oid::bigint AS oid, o.shards, lockstep.wake_channel(o.outbox) AS channel
+FROM lockstep.outboxes o
+WHERE o.outbox = to_regclass($1))sql";
+
+constexpr char kCreate[] = "SELECT lockstep.create_outbox($1, $2)::text AS name";
+constexpr char kDrop[] = "SELECT lockstep.drop_outbox($1::regclass, $2)";
+constexpr char kList[] = R"sql(
+SELECT o.outbox::text, o.shards, greatest(c.reltuples, 0)::bigint AS rows,
+       pg_total_relation_size(o.outbox) AS bytes, o.created_at::text
+FROM lockstep.outboxes o JOIN pg_class c ON c.oid = o.outbox
+ORDER BY 1)sql";
+constexpr char kRights[] = "SELECT lockstep.{function}($1::regclass, $2::regrole)";
+
+}  // namespace
+
+std::string OutboxSettings() { return std::string(postgres::kPlannedOnce) + kSettings; }
+
+absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
+                                  const postgres::QualifiedName& table) {
+  const auto found = connection.Execute(kFind, table.Quoted());
+  const std::string state = postgres::SqlState(found.status());
+  if (state.starts_with("42") && state != "42501") {  // 42501: a missing right
+    return FailedPrecondition(
+        "database {} has no outboxes yet: run lockstepctl migrate up, then lockstepctl outbox "
+        "create {}",
+        connection.database(), table.ToString());
+  }
+  if (!found.ok()) return found.status();
+  if (found->empty()) {
+    return FailedPrecondition(
+        "{} is not an outbox in database {}: make it with lockstepctl outbox create {}",
+        table.ToString(), connection.database(), table.ToString());
+  }
+  const postgres::Row row = (*found)[0];
+  return Outbox{row.Int("oid"), static_cast<int>(row.Int("shards")), row.String("channel")};
+}
+
+absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
+                                         const postgres::QualifiedName& table, int shards) {
+  ASSIGN_OR_RETURN(const auto made, connection.Execute(kCreate, table.Quoted(), shards));
+  return made[0].String("name");
+}
+
+absl::Status DropOutbox(postgres::Connection& connection, const postgres::QualifiedName& table,
+                        bool force) {
+  return connection.Execute(kDrop, table.Quoted(), force).status();
+}
+
+absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connection) {
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(kList));
+  auto list = nlohmann::ordered_json::array();
+  for (const postgres::Row row : rows) {
+    list.push_back({{"outbox", row.Text("outbox")},
+                    {"shards", row.Int("shards")},
+                    {"rows", row.Int("rows")},
+                    {"bytes", row.Int("bytes")},
+                    {"created_at", row.Text("created_at")}});
+  }
+  return list;
+}
+
+absl::Status ChangeRights(postgres::Connection& connection, const postgres::QualifiedName& table,
+                          const std::string& function, const std::string& role) {
+  return connection
+      .Execute(postgres::FillNames(kRights, {{"function", function}}), table.Quoted(),
+               postgres::QuoteIdentifier(role))
+      .status();
+}
+
+}  // namespace lockstep::publisher

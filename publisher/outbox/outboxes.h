@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "postgres/connection.h"
+#include "postgres/identifier.h"
+
+namespace lockstep::publisher {
+
+// An outbox as the database knows it.
+struct Outbox {
+  int64_t oid = 0;
+  int shards = 1;
+  std::string channel;  // of its notifications
+};
+
+// Session settings for those who work on rows, as statements. Lease and mark need not be durable:
+// losing one costs a duplicate, never a loss. Every statement is driven by an index and its order;
+// the planner, which does not know how few rows are pending, must not think otherwise.
+std::string OutboxSettings();
+
+// Fails with a sentence that says what to do when the table is missing or is no outbox.
+absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
+                                  const postgres::QualifiedName& table);
+
+// Answers its name. One that exists is left as it is.
+absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
+                                         const postgres::QualifiedName& table, int shards);
+// Refused while rows are unpublished, unless forced.
+absl::Status DropOutbox(postgres::Connection& connection, const postgres::QualifiedName& table,
+                        bool force);
+// A list of {outbox, shards, rows, bytes, created_at}; `rows` is the planner's guess.
+absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connection);
+
+// Calls one of the functions of sql/outbox that give and take rights: grant_writer,
+// grant_publisher, grant_reader, grant_operator, revoke_rights.
+absl::Status ChangeRights(postgres::Connection& connection, const postgres::QualifiedName& table,
+                          const std::string& function, const std::string& role);
+
+}  // namespace lockstep::publisher
