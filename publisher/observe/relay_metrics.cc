@@ -1,33 +1,9 @@
 #include "publisher/observe/relay_metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-
 #include <utility>
 
 namespace lockstep::publisher {
 namespace {
-
-using Labels = std::map<std::string, std::string>;
-using Buckets = prometheus::Histogram::BucketBoundaries;
-
-const Buckets kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
-                          0.5,   1,      2.5,   5,    10,    30,   60,  300};
-
-prometheus::Counter& Counter(MetricsRegistry& registry, const char* name, const char* help,
-                             const Labels& labels) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
-}
-prometheus::Gauge& Gauge(MetricsRegistry& registry, const char* name, const char* help,
-                         const Labels& labels) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
-}
-prometheus::Histogram& Histogram(MetricsRegistry& registry, const char* name, const char* help,
-                                 const Labels& labels) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels,
-                                                                                   kSeconds);
-}
 
 double Seconds(Millis time) { return static_cast<double>(time.count()) / 1000; }
 
@@ -36,18 +12,18 @@ double Seconds(Millis time) { return static_cast<double>(time.count()) / 1000; }
 RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table)
     : registry_(registry),
       table_(std::move(table)),
-      pending_(&Gauge(registry, "outbox_pending", "rows not yet published, as last counted",
-                      {{"table", table_}})),
-      locked_(&Gauge(registry, "outbox_locked", "rows under a lease, as last counted",
-                     {{"table", table_}})),
-      leader_(&Gauge(registry, "outbox_relay_leader", "1 when any shard is held here",
-                     {{"table", table_}})),
-      conflicts_(&Counter(registry, "outbox_lost_leases_total", "steps that found their lease gone",
-                          {{"table", table_}})),
-      replays_(&Counter(registry, "replay_total", "rows and messages that an operator sent again",
-                        {{"kind", "outbox"}})),
-      retry_delay_(&Histogram(registry, "outbox_retry_delay_seconds",
-                              "waits given to rows that failed", {{"table", table_}})) {}
+      pending_(&GaugeOf(registry, "outbox_pending", "rows not yet published, as last counted",
+                        {{"table", table_}})),
+      locked_(&GaugeOf(registry, "outbox_locked", "rows under a lease, as last counted",
+                       {{"table", table_}})),
+      leader_(&GaugeOf(registry, "outbox_relay_leader", "1 when any shard is held here",
+                       {{"table", table_}})),
+      conflicts_(&CounterOf(registry, "outbox_lost_leases_total",
+                            "steps that found their lease gone", {{"table", table_}})),
+      replays_(&CounterOf(registry, "replay_total", "rows and messages that an operator sent again",
+                          {{"kind", "outbox"}})),
+      retry_delay_(&HistogramOf(registry, "outbox_retry_delay_seconds",
+                                "waits given to rows that failed", {{"table", table_}})) {}
 
 RelayMetrics::Topic& RelayMetrics::Of(const std::string& topic) {
   const auto found = topics_.find(topic);
@@ -58,25 +34,25 @@ RelayMetrics::Topic& RelayMetrics::Of(const std::string& topic) {
   Labels failure = labels;
   failure["result"] = "failure";
   Topic made;
-  made.enqueued = &Counter(registry_, "outbox_enqueue_total",
-                           "events enqueued, counted when first claimed", labels);
-  made.dead = &Counter(registry_, "outbox_dead_total", "rows that became dead", labels);
-  made.succeeded = &Counter(registry_, "outbox_dispatch_total", "rows dispatched", success);
-  made.failed = &Counter(registry_, "outbox_dispatch_total", "rows dispatched", failure);
-  made.success_latency = &Histogram(registry_, "outbox_dispatch_latency_seconds",
-                                    "from sending to the answer", success);
-  made.failure_latency = &Histogram(registry_, "outbox_dispatch_latency_seconds",
-                                    "from sending to the answer", failure);
-  made.to_publish = &Histogram(registry_, "outbox_enqueue_to_publish_seconds",
-                               "from enqueue to the first publish", labels);
+  made.enqueued = &CounterOf(registry_, "outbox_enqueue_total",
+                             "events enqueued, counted when first claimed", labels);
+  made.dead = &CounterOf(registry_, "outbox_dead_total", "rows that became dead", labels);
+  made.succeeded = &CounterOf(registry_, "outbox_dispatch_total", "rows dispatched", success);
+  made.failed = &CounterOf(registry_, "outbox_dispatch_total", "rows dispatched", failure);
+  made.success_latency = &HistogramOf(registry_, "outbox_dispatch_latency_seconds",
+                                      "from sending to the answer", success);
+  made.failure_latency = &HistogramOf(registry_, "outbox_dispatch_latency_seconds",
+                                      "from sending to the answer", failure);
+  made.to_publish = &HistogramOf(registry_, "outbox_enqueue_to_publish_seconds",
+                                 "from enqueue to the first publish", labels);
   return topics_.emplace(topic, made).first->second;
 }
 
 prometheus::Counter& RelayMetrics::Retries(std::string_view code) {
   const auto found = retries_.find(code);
   if (found != retries_.end()) return *found->second;
-  auto& made = Counter(registry_, "outbox_retry_total", "rows that will be tried again",
-                       {{"table", table_}, {"code", std::string(code)}});
+  auto& made = CounterOf(registry_, "outbox_retry_total", "rows that will be tried again",
+                         {{"table", table_}, {"code", std::string(code)}});
   retries_.emplace(std::string(code), &made);
   return made;
 }

@@ -7,16 +7,10 @@
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
 
-namespace prometheus {
-class Counter;
-class Gauge;
-class Histogram;
-}  // namespace prometheus
-
 namespace lockstep::publisher {
 
-// The publisher's metrics (docs/metrics.md) for one outbox. Labels are table, topic, result and code:
-// never a tenant, an event or a key.
+// The publisher's metrics (docs/metrics.md) for one outbox. Labels are table, topic, result and
+// code: never a tenant, an event or a key.
 class RelayMetrics : public RelayEvents {
  public:
   RelayMetrics(MetricsRegistry& registry, std::string table);

@@ -282,8 +282,7 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const state::Gr
 state::InstanceReport Group::Report(int64_t before) {
   const GroupStatus now = status();
   const WallTime at = Clock::System().Now();
-  if (now.ready() && InHand(now) == 0) caught_up_ = at;
-  const HonestLag lag = LagOf(now, caught_up_, at, environment_.health);
+  const HonestLag lag = LagOf(now, at, environment_.health);
   state::InstanceReport report{.epoch = under_.epoch,
                                .lanes = options_.lanes,
                                .handled = metrics_.handled() - before,
@@ -327,6 +326,10 @@ GroupStatus Group::status() const {
     status.stream = session->stream_state();
     status.lanes = session->lanes();
   }
+  const bool caught_up = status.ready() && InHand(status) == 0;
+  std::lock_guard lock(mu_);
+  if (caught_up) caught_up_ = Clock::System().Now();
+  status.caught_up = caught_up_;
   return status;
 }
 

@@ -107,8 +107,7 @@ class Group : public Service {
   WallTime last_turn_;
   WallTime database_ok_;
   std::string database_error_;
-
-  WallTime caught_up_;  // when the group's thread last saw a stream and nothing in hand
+  mutable WallTime caught_up_;  // noted by whoever asks for the status
 
   std::stop_source stop_;
   std::mutex life_mu_;  // Start against Stop; held while joining

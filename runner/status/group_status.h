@@ -44,6 +44,7 @@ struct GroupStatus {
   int slot = 0;
   WallTime last_commit;     // the epoch of the clock = never
   WallTime last_heartbeat;  // when the newest one was published; the epoch = none so far
+  WallTime caught_up;       // when it last had a stream and nothing in hand; the epoch = never
   WallTime last_turn;       // when the group's own loop last went round
   WallTime database_ok;     // when the group's own session last answered
   std::string database_error;

@@ -47,8 +47,7 @@ int64_t InHand(const GroupStatus& status) {
   return events;
 }
 
-HonestLag LagOf(const GroupStatus& status, WallTime caught_up, WallTime now,
-                const HealthOptions& options) {
+HonestLag LagOf(const GroupStatus& status, WallTime now, const HealthOptions& options) {
   WallTime oldest = kNever;
   for (const LaneStatus& lane : status.lanes) {
     if (!HasWork(lane) || lane.oldest_published == kNever) continue;
@@ -56,7 +55,7 @@ HonestLag LagOf(const GroupStatus& status, WallTime caught_up, WallTime now,
   }
   if (oldest != kNever) return {Since(oldest, now), "oldest event in hand"};
   if (!status.ready()) {
-    const WallTime since = std::max(caught_up, status.last_commit);
+    const WallTime since = std::max(status.caught_up, status.last_commit);
     if (since == kNever) return {Millis(0), "not connected yet"};
     return {Since(since, now), "not connected since then"};
   }

@@ -17,9 +17,7 @@ struct HonestLag {
   Millis lag{0};
   std::string basis;  // in words, for the page
 };
-// `caught_up`: when the group last had a stream and nothing in hand; the epoch = never.
-HonestLag LagOf(const GroupStatus& status, WallTime caught_up, WallTime now,
-                const HealthOptions& options);
+HonestLag LagOf(const GroupStatus& status, WallTime now, const HealthOptions& options);
 
 bool HasWork(const LaneStatus& lane);
 bool IsStuck(const LaneStatus& lane, WallTime now, const HealthOptions& options);

@@ -26,11 +26,10 @@ class HealthTest : public ::testing::Test {
     status_.lanes[1].oldest_received = now_ - age;
     status_.lanes[1].oldest_published = now_ - age - seconds(1);
   }
-  HonestLag Lag() { return LagOf(status_, caught_up_, now_, options_); }
+  HonestLag Lag() { return LagOf(status_, now_, options_); }
 
   HealthOptions options_;
   WallTime now_{seconds(1'000'000)};
-  WallTime caught_up_;
   GroupStatus status_;
 };
 
@@ -74,7 +73,7 @@ TEST_F(HealthTest, HeartbeatsThatStopMeanBehindSinceThen) {
 
 TEST_F(HealthTest, WithoutAStreamTheLagGrowsFromWhereItWasCaughtUp) {
   status_.stream = "UNAVAILABLE";
-  caught_up_ = now_ - seconds(40);
+  status_.caught_up = now_ - seconds(40);
   status_.last_commit = now_ - seconds(50);
   EXPECT_EQ(Lag().lag, seconds(40));
   EXPECT_THAT(NotReady(status_, now_, options_), ElementsAre(HasSubstr("no stream from Pub/Sub")));

@@ -39,20 +39,11 @@ json LaneJson(const LaneStatus& lane, WallTime now, const HealthOptions& health)
 }
 
 json CountsJson(const GroupCounts& counts) {
-  return {{"deliveries", counts.deliveries},
-          {"applied", counts.applied},
-          {"superseded", counts.superseded},
-          {"ignored", counts.ignored},
-          {"duplicates", counts.duplicates},
-          {"parked", counts.parked},
-          {"released", counts.released},
-          {"gaps", counts.gaps},
-          {"dead", counts.dead},
-          {"acks", counts.acks},
-          {"ack_failures", counts.ack_failures},
-          {"nacks", counts.nacks},
-          {"batches", counts.batches},
-          {"failures", counts.failures}};
+  json fields = json::object();
+  for (const GroupCounter& counter : kGroupCounters) {
+    if (counter.field != nullptr) fields[counter.field] = counts.*counter.count;
+  }
+  return fields;
 }
 
 }  // namespace
@@ -62,7 +53,6 @@ struct StatusReporter::Group {
   Group(MetricsRegistry& registry, const std::string& name) : gauges(registry, name) {}
 
   GroupGauges gauges;
-  WallTime caught_up;
   // Under StatusReporter::mu_: written by the thread that reads.
   json read = json::object();
   std::optional<GroupRecord> record;
@@ -159,8 +149,7 @@ void StatusReporter::Observe(const json& document) {
 json StatusReporter::ComposeGroup(const GroupStatus& status, WallTime now) {
   Group& group = *groups_.at(status.name);
   const int64_t in_hand = InHand(status);
-  if (status.ready() && in_hand == 0) group.caught_up = now;
-  const HonestLag lag = LagOf(status, group.caught_up, now, parts_.health);
+  const HonestLag lag = LagOf(status, now, parts_.health);
   group.gauges.SetLag(lag.lag);
   group.gauges.SetInHand(in_hand);
 
