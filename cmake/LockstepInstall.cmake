@@ -20,7 +20,7 @@ foreach(folder platform envelope postgres sql pubsub publisher web)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} COMPONENT library
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep FILES_MATCHING PATTERN "*.h"
           PATTERN grpc EXCLUDE PATTERN google_cloud EXCLUDE PATTERN testing EXCLUDE
-          PATTERN assets EXCLUDE PATTERN outbox EXCLUDE PATTERN state EXCLUDE)
+          PATTERN assets EXCLUDE)
 endforeach()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake

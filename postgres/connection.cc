@@ -108,7 +108,7 @@ std::string_view StateOf(const pqxx::transaction_rollback& error) {
 template <typename Run>
 absl::StatusOr<Result> Connection::Impl::Guard(Run run) {
   try {
-    return Result(std::make_shared<Result::Impl>(Result::Impl{run()}));
+    return Result(std::make_shared<Result::Impl>(run()));
   } catch (const pqxx::sql_error& e) {
     // The server's last words to a session that it ends come as an ordinary error.
     if (!connection.is_open()) lost = true;

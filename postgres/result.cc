@@ -57,8 +57,14 @@ WallTime Result::Time(int row, int column) const {
 }
 
 int Result::Column(std::string_view name) const {
-  for (int i = 0; i < columns(); ++i) {
-    if (name == impl_->result.column_name(i)) return i;
+  // Rows are read in the order of their columns, mostly: the next one is where to look first.
+  const int count = columns();
+  const int first = impl_->next_column.load(std::memory_order_relaxed);
+  for (int i = 0; i < count; ++i) {
+    const int column = (first + i) % count;
+    if (name != impl_->result.column_name(column)) continue;
+    impl_->next_column.store((column + 1) % count, std::memory_order_relaxed);
+    return column;
   }
   return -1;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <pqxx/result>
+#include <utility>
 
 #include "postgres/result.h"
 
@@ -8,7 +10,10 @@
 namespace lockstep::postgres {
 
 struct Result::Impl {
+  explicit Impl(pqxx::result rows) : result(std::move(rows)) {}
+
   pqxx::result result;
+  mutable std::atomic<int> next_column{0};  // where Result::Column looks first
 };
 
 }  // namespace lockstep::postgres
