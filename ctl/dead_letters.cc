@@ -204,11 +204,11 @@ class Resolver {
   Resolver(const Desk& desk, const std::string& database)
       : schema_(desk.runner.schema()),
         group_(desk.group),
+        options_(desk.configured->options),
         offsets_(schema_),
         epochs_(schema_, group_),
         batch_(schema_, group_, *desk.configured->declaration->projector, offsets_,
-               {.on_poison = desk.configured->options.on_poison,
-                .on_gap = desk.configured->options.on_gap}),
+               {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
         connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
 
   absl::Status Resolve(const state::DeadLetterResolution& resolution) {
@@ -218,9 +218,9 @@ class Resolver {
                      batch_.Resolve(*connection, under, resolution));
     runner::DeadLetterBudget no_limit(0, Millis(0));
     std::stop_source stop;
-    runner::FailurePolicy policy(batch_, connections_, under, {}, {}, no_limit, released_,
+    runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, released_,
                                  stop.get_token());
-    if (policy.Release(result.unfinished) != runner::Verdict::kDone) {
+    if (policy.Release(result.unfinished) != runner::WorkEnd::kDone) {
       return Unavailable(
           "what waits behind dead letter {} was not released yet: {}; a runner does "
           "so at its next start",
@@ -233,6 +233,7 @@ class Resolver {
  private:
   const state::Schema schema_;
   const ConsumerGroup group_;
+  const runner::GroupOptions& options_;
   offsets::PostgresOffsetProvider offsets_;
   const state::Epochs epochs_;
   const runner::Batch batch_;

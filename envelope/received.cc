@@ -46,11 +46,11 @@ class Reader {
   const std::string* Need(std::string_view name) {
     const auto found = message_.event.attributes.find(name);
     if (found == message_.event.attributes.end()) {
-      Fail("EVENT.ATTRIBUTE_MISSING", fmt::format("the message has no attribute '{}'", name));
+      Refuse(Poison::AttributeMissing(name));
       return nullptr;
     }
     if (found->second.empty()) {
-      Fail("EVENT.ATTRIBUTE_INVALID", fmt::format("the attribute '{}' is empty", name));
+      Fail(fmt::format("the attribute '{}' is empty", name));
       return nullptr;
     }
     return &found->second;
@@ -61,16 +61,17 @@ class Reader {
     const std::string* const text = Need(name);
     if (text == nullptr) return false;
     if (parse(*text)) return true;
-    Fail("EVENT.ATTRIBUTE_INVALID",
-         fmt::format("the attribute '{}' is '{}', not {}", name, Truncate(*text, 100), wanted));
+    Fail(fmt::format("the attribute '{}' is '{}', not {}", name, Truncate(*text, 100), wanted));
     return false;
   }
 
-  void Fail(std::string_view code, std::string reason) {
-    if (!message_.poison) message_.poison = Poison{std::string(code), std::move(reason)};
-  }
+  void Fail(std::string reason) { Refuse(Poison::AttributeInvalid(std::move(reason))); }
 
  private:
+  void Refuse(Poison poison) {
+    if (!message_.poison) message_.poison = std::move(poison);
+  }
+
   Received& message_;
 };
 
@@ -82,11 +83,11 @@ constexpr char kRefused[] = "lockstep_refused";
 void RefuseNul(Received& message, Reader& reader) {
   const auto refuse = [&](std::string reason) {
     message.event.attributes[kRefused] = reason;
-    reader.Fail("EVENT.ATTRIBUTE_INVALID", std::move(reason));
+    reader.Fail(std::move(reason));
   };
   if (const auto kept = message.event.attributes.find(kRefused);
       kept != message.event.attributes.end()) {
-    reader.Fail("EVENT.ATTRIBUTE_INVALID", kept->second);
+    reader.Fail(kept->second);
   }
   const auto clean = [](std::string& text) {
     if (text.find('\0') == std::string::npos) return false;
@@ -118,8 +119,7 @@ void ReadAggregate(Received& message, Reader& reader) {
   if (tenant != event.attributes.end()) event.aggregate.tenant_id = tenant->second;
   std::string key = AggregateKey(event.aggregate);
   if (key.size() > kMaxAggregateKeyBytes) {
-    reader.Fail("EVENT.ATTRIBUTE_INVALID",
-                fmt::format("tenant, aggregate type and id have {} bytes together, more than {}",
+    reader.Fail(fmt::format("tenant, aggregate type and id have {} bytes together, more than {}",
                             key.size(), kMaxAggregateKeyBytes));
     return;
   }

@@ -4,17 +4,11 @@
 #include <string>
 
 #include "envelope/event.h"
+#include "envelope/poison.h"
 #include "platform/clock.h"
 #include "platform/strong_id.h"
 
 namespace lockstep::envelope {
-
-// Why a message can't be applied, ever (docs/errors.md lists the codes).
-struct Poison {
-  std::string code;
-  std::string reason;  // at most 2 KiB, never a payload
-  bool blocks = true;  // false: another event has its version, so nothing waits for it
-};
 
 // A message as it came: from the bus, or as it was kept, parked or dead.
 struct Received {

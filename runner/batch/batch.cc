@@ -4,9 +4,7 @@
 
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "postgres/sql_error.h"
 #include "runner/batch/batch_run.h"
-#include "runner/message/mapping.h"
 
 namespace lockstep::runner {
 namespace {
@@ -49,7 +47,7 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
                                        std::span<Inbound* const> items,
                                        const ReleaseLimits& limits) const {
   BatchResult result{.began = Clock::System().Steady()};
-  result.endings.assign(items.size(), Ending::kDuplicate);
+  result.fates.assign(items.size(), Fate::kDuplicate);
   if (items.empty()) return result;
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.BeginUnchecked(connection, under));
   std::optional<BatchRun> run;
@@ -112,49 +110,6 @@ absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
   result.commit_began = Clock::System().Steady();
   RETURN_IF_ERROR(transaction.Commit());
   return result;
-}
-
-absl::Status Batch::StillDead(postgres::Connection& connection, int64_t id,
-                              const Poison& poison) const {
-  RETURN_IF_ERROR(dead_letters_.Record(connection, id, poison));
-  return InvalidArgument("dead letter {} can still not be applied: {}", id, poison.reason);
-}
-
-absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
-                                           const state::GroupEpoch& under,
-                                           const state::DeadLetterResolution& resolution) const {
-  BatchResult result;
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
-  ASSIGN_OR_RETURN(state::OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
-  if (letter.generation != under.generation) {
-    return FailedPrecondition(
-        "dead letter {} belongs to an earlier generation of the read model, which was emptied",
-        resolution.id);
-  }
-  Inbound item(std::move(letter.item));
-  if (resolution.replay && !item.poison) MapEvent(projector_, item);
-  if (resolution.replay && item.poison) {
-    RETURN_IF_ERROR(transaction.Rollback());
-    return StillDead(connection, resolution.id, *item.poison);
-  }
-  // What waits behind it is released by transactions of its own: a fault there is not its fault.
-  const ReleaseLimits none{.max_events = 0};
-  BatchRun run(*this, transaction, under, none);
-  run.AddResolution(item, resolution);
-  if (resolution.replay) {
-    result.endings.assign(1, Ending::kDuplicate);
-    run.Add(&item, 0, /*seen=*/false);
-  }
-  const absl::Status applied = run.Finish(result);
-  if (applied.ok() && !result.rolled_back) {
-    RETURN_IF_ERROR(transaction.Commit());
-    return result;
-  }
-  RETURN_IF_ERROR(transaction.Rollback());
-  if (!applied.ok() && postgres::Classify(applied) != postgres::ErrorClass::kData) return applied;
-  const Poison poison =
-      item.poison.value_or(Poison{"EVENT.REFUSED_BY_DATABASE", std::string(MessageOf(applied))});
-  return StillDead(connection, resolution.id, poison);
 }
 
 }  // namespace lockstep::runner

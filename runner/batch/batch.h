@@ -12,6 +12,7 @@
 #include "offsets/offset_provider.h"
 #include "projections/model/projector.h"
 #include "runner/batch/batch_rules.h"
+#include "runner/batch/fate.h"
 #include "runner/message/inbound.h"
 #include "state/dead_letters.h"
 #include "state/epochs.h"
@@ -22,18 +23,8 @@
 
 namespace lockstep::runner {
 
-// What became of one message, once its transaction has committed.
-enum class Ending {
-  kApplied,
-  kSuperseded,
-  kIgnored,
-  kDuplicate,
-  kParked,
-  kDead,
-};
-
-// A parked event that can't be applied, and what it dies of.
-struct Condemned {
+// A parked event that is to be written as dead when it is next loaded.
+struct MarkedDead {
   EventId event;
   Poison poison;
   int attempts = 0;  // transactions that failed with it
@@ -41,18 +32,17 @@ struct Condemned {
 
 struct BatchResult {
   SteadyTime began;
-  SteadyTime commit_began;                                  // its acks count from here
-  std::vector<Ending> endings;                              // one per item, in their order
-  int released = 0;                                         // parked events that were applied along
-  std::deque<Inbound> loaded;                               // out of parking …
-  std::vector<std::pair<const Inbound*, Ending>> unparked;  // … and those that wait no more
-  int gaps = 0;  // of the parked ones, those that miss a predecessor
-  int dead = 0;  // released ones included
+  SteadyTime commit_began;                                // its acks count from here
+  std::vector<Fate> fates;                                // one per item, in their order
+  int released = 0;                                       // parked events that were applied along
+  std::deque<Inbound> loaded;                             // out of parking …
+  std::vector<std::pair<const Inbound*, Fate>> unparked;  // … and those that wait no more
+  int dead = 0;                                           // released ones included
   // Nothing was committed: events turned out to conflict when some of their tables had been written
   // (items carry that as their poison now: run them again), or more would be dead than allowed.
   bool rolled_back = false;
   bool too_many_dead = false;
-  std::vector<Condemned> parked_conflicts;  // rolled back for these parked events, alone or too
+  std::vector<MarkedDead> parked_conflicts;  // rolled back for these parked events, alone or too
   // Aggregates with more parked events than one transaction takes: go on with these.
   std::vector<std::string> unfinished;
 };
@@ -61,7 +51,7 @@ struct BatchResult {
 struct ReleaseLimits {
   int max_events = 500;  // in all; 0 = none, they are answered as unfinished
   int64_t max_bytes = 16 << 20;
-  std::vector<Condemned> condemned;
+  std::vector<MarkedDead> marked_dead;
   int max_dead = std::numeric_limits<int>::max();
 };
 
@@ -76,6 +66,9 @@ struct LaneIdentity {
   std::string instance;
   int lane = 0;
 };
+
+// What makes an event dead whose transaction, all others left out, failed like this.
+Poison PoisonOf(const absl::Status& failed);
 
 // The transaction of lockstep: epoch, inbox, decisions per aggregate, projections, dead letters,
 // parking and offset commit together or not at all. Stateless between runs; the connection comes

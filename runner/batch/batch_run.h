@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@ namespace lockstep::runner {
 
 // One transaction of a Batch: which events go on, what becomes of each, and what must be written
 // about it. Made before the inbox is asked, as if all were new; made again if some were not.
+// batch_run.cc has its steps, batch_plan.cc decides, batch_resolve.cc ends a dead letter by hand.
 class BatchRun {
  public:
   BatchRun(const Batch& batch, postgres::Transaction& transaction, const state::GroupEpoch& under,
@@ -22,8 +24,7 @@ class BatchRun {
   // overwrites).
   void Add(Inbound* item, size_t index, bool seen);
   // An aggregate whose waiting events may be due.
-  void AddKey(const std::string& key);
-
+  void AddKey(const std::string& key) { keys_[key].reconsider = true; }
   // A dead letter of this aggregate is being resolved; a discarded one settles its version.
   void AddResolution(const Inbound& item, const state::DeadLetterResolution& resolution);
 
@@ -32,9 +33,9 @@ class BatchRun {
   // Opening has locked them; these rows need a plan.
   void Locked(state::KeyRows rows) { locked_ = std::move(rows); }
 
-  // Locks, decides, applies and writes; fills `result` (whose endings the caller has sized).
+  // Locks, decides, applies and writes; fills `result` (whose fates the caller has sized).
   absl::Status Finish(BatchResult& result);
-  Loaded loaded() const { return was_loaded_; }
+  Loaded loaded() const { return loaded_; }
 
  private:
   static constexpr size_t kFromParking = static_cast<size_t>(-1);
@@ -43,36 +44,40 @@ class BatchRun {
     Inbound* item = nullptr;
     size_t index = kFromParking;  // in the batch
     bool seen = false;
-    Fate fate = Fate::kApply;
+    Fate fate = Fate::kApplied;
     bool parked_before() const { return index == kFromParking; }
     bool blocks() const { return item->poison && item->poison->blocks; }
   };
-  using Entries = std::vector<Entry>;
   struct Key {
-    Entries entries;      // in version order
-    bool locked = false;  // by Opening
+    std::vector<Entry> entries;  // in version order
     bool planned = false;
     bool reconsider = false;  // what waits may be due, whatever the entries say
     bool changed = false;     // whatever the plan says, the row must be written
-    state::KeyRow row;        // as locked
-    state::KeyRow next;
+    KeyRow row;               // as locked
+    KeyRow next;
+    int loaded = 0;           // out of parking …
+    int64_t last_loaded = 0;  // … up to this version
   };
 
   absl::Status LockKeys();
-  absl::Status ResolveDeadLetter();
-  absl::Status PlanKeys(BatchResult& result);
-  absl::Status LoadParked(const std::vector<std::string>& keys);
   absl::Status MakeRows();
-  void HoldBack(Key& key, int64_t loaded) const;
-  void Plan(Key& key);
-  void MapParked(Inbound& item) const;
-  absl::Status CheckNoneIsMissing(const Key& key);
   absl::Status Apply(BatchResult& result);
-  absl::Status Write(BatchResult& result);
+  absl::Status Write();
+  void Report(BatchResult& result);
+
+  // batch_plan.cc
+  static void Sort(Key& key);
+  absl::Status PlanKeys(BatchResult& result);
+  void Plan(Key& key) const;
+  absl::Status LoadParked(const std::vector<std::string>& keys);
+  void MapParked(Inbound& item) const;
+  static void HoldBack(Key& key);
   void Collect(BatchResult& result);
-  state::Chain ChainOf(const std::string& name, const Key& key) const;
-  const KeyRules& rules() const { return batch_.key_rules_; }
-  void End(const Entry& entry, Ending ending, BatchResult& result) const;
+  void Collect(Key& key, Entry& entry);
+
+  // batch_resolve.cc
+  absl::Status ResolveDeadLetter();
+  absl::Status CheckNoneIsMissing(const Key& key);
 
   const Batch& batch_;
   postgres::Transaction& transaction_;
@@ -80,22 +85,18 @@ class BatchRun {
   const ReleaseLimits& limits_;
 
   std::map<std::string, Key> keys_;
-  state::KeyRows locked_;
-  Entries loose_;               // dead without a readable aggregate or version
-  std::deque<Inbound> loaded_;  // out of parking
+  std::vector<Entry> loose_;  // dead without a readable aggregate or version
+  std::optional<state::KeyRows> locked_;
+  std::deque<Inbound> unpacked_;  // out of parking
+  Loaded loaded_;
   const Inbound* resolved_ = nullptr;
   const state::DeadLetterResolution* resolution_ = nullptr;
+
+  // What there is to write.
   std::vector<Entry*> applied_;
   std::vector<state::Parking::Parked> parked_;
   std::vector<const envelope::Received*> unparked_;
   std::vector<state::DeadLetters::Dead> dead_;
-  // How many parked events were loaded per aggregate, and the last one's version.
-  struct Load {
-    int events = 0;
-    int64_t last = 0;
-  };
-  std::map<std::string, Load> loads_;
-  Loaded was_loaded_;
 };
 
 }  // namespace lockstep::runner

@@ -21,11 +21,11 @@ bool Waits(const PlanItem& item, const KeyRow& row, const KeyRules& rules) {
 void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
   const bool settled_before = row.settled && item.version <= *row.settled;
   if (item.poison && rules.park_on_poison && !settled_before) {
-    item.fate = Fate::kDieAndBlock;
+    item.fate = Fate::kDeadAndBlocking;
     row.blocked = row.blocked ? std::min(*row.blocked, item.version) : item.version;
     return;
   }
-  item.fate = item.poison ? Fate::kDie : Fate::kApply;
+  item.fate = item.poison ? Fate::kDead : Fate::kApplied;
   if (rules.track_versions) row.settled = std::max(*row.settled, item.version);
 }
 

@@ -3,21 +3,15 @@
 #include <cstdint>
 #include <span>
 
+#include "runner/batch/fate.h"
 #include "state/key_states.h"
 
 namespace lockstep::runner {
 
 using state::KeyRow;
 
-enum class Fate {
-  kWaitsForPredecessor,  // park: a version before it is missing
-  kWaitsForDeadLetter,   // park: a version before it is dead
-  kApply,
-  kDie,
-  kDieAndBlock,  // later versions wait for it
-};
-
-// One event of the aggregate: what is known of it, and what becomes of it.
+// One event of the aggregate: what is known of it, and what PlanKey decides: kApplied stands for
+// "to be applied".
 struct PlanItem {
   int64_t version = 0;
   bool poison = false;

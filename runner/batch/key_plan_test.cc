@@ -31,7 +31,7 @@ Planned Plan(const KeyRow& row, std::vector<PlanItem> items, const KeyRules& rul
 
 constexpr Fate kGap = Fate::kWaitsForPredecessor;
 constexpr Fate kDead = Fate::kWaitsForDeadLetter;
-constexpr Fate kApply = Fate::kApply;
+constexpr Fate kApply = Fate::kApplied;
 
 TEST(KeyPlan, TakesTheFirstVersionSeenAsTheBaseline) {
   const Planned planned = Plan({}, {Merging(7), Merging(8)}, kTracking);
@@ -74,7 +74,7 @@ TEST(KeyPlan, SkipsADeadVersionOnlyWhenAllBeforeItAreSettled) {
   EXPECT_THAT(early.fates, ElementsAre(kGap, kGap));
   EXPECT_EQ(early.row.settled, 1);
   const Planned due = Plan({.settled = 1}, {Merging(2), Poisoned(3), Merging(4)}, kSkipping);
-  EXPECT_THAT(due.fates, ElementsAre(kApply, Fate::kDie, kApply));
+  EXPECT_THAT(due.fates, ElementsAre(kApply, Fate::kDead, kApply));
   EXPECT_EQ(due.row.settled, 4);
 }
 
@@ -84,14 +84,14 @@ TEST(KeyPlan, AppliesOlderVersionsForTheGuardToJudge) {
 
 TEST(KeyPlan, MakesLaterVersionsWaitForADeadOne) {
   const Planned planned = Plan({}, {Replacing(1), Poisoned(2), Replacing(3)}, kLoose);
-  EXPECT_THAT(planned.fates, ElementsAre(kApply, Fate::kDieAndBlock, kDead));
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, Fate::kDeadAndBlocking, kDead));
   EXPECT_EQ(planned.row.blocked, 2);
 }
 
 TEST(KeyPlan, SkipsADeadVersionWhenToldTo) {
   const KeyRules rules{.track_versions = true, .park_on_poison = false};
   const Planned planned = Plan({.settled = 1}, {Poisoned(2), Merging(3)}, rules);
-  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDie, kApply));
+  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDead, kApply));
   EXPECT_EQ(planned.row.settled, 3);
   EXPECT_FALSE(planned.row.blocked);
 }
@@ -105,13 +105,13 @@ TEST(KeyPlan, AppliesWhatComesBeforeTheDeadVersion) {
 
 TEST(KeyPlan, LetsASecondDeadVersionDieBehindTheFirst) {
   const Planned planned = Plan({.blocked = 2}, {Poisoned(4)}, kLoose);
-  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDieAndBlock));
+  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDeadAndBlocking));
   EXPECT_EQ(planned.row.blocked, 2);
 }
 
 TEST(KeyPlan, DoesNotBlockOnADeadVersionThatWasSettledLongAgo) {
   const Planned planned = Plan({.settled = 5}, {Poisoned(3), Merging(6)}, kTracking);
-  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDie, kApply));
+  EXPECT_THAT(planned.fates, ElementsAre(Fate::kDead, kApply));
   EXPECT_FALSE(planned.row.blocked);
 }
 

@@ -2,25 +2,12 @@
 
 #include <utility>
 
-#include "offsets/postgres_offset_provider.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "runner/seek/epoch_log.h"
 #include "runner/status/health.h"
 
 namespace lockstep::runner {
-namespace {
-
-postgres::ConnectionOptions LaneConnection(const GroupEnvironment& environment,
-                                           const GroupOptions& options) {
-  return {.url = environment.database,
-          .application_name = "lockstep-runner " + options.name,
-          .statement_timeout = options.statement_timeout,
-          .settings = postgres::kPlannedOnce};
-}
-
-}  // namespace
-
 std::string_view Name(GroupState state) {
   switch (state) {
     case GroupState::kStarting:
@@ -39,32 +26,14 @@ std::string_view Name(GroupState state) {
 
 Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> projector,
              const GroupEnvironment& environment)
-    : options_(std::move(options)),
-      environment_(environment),
-      projector_(std::move(projector)),
-      schema_(environment.state_schema),
-      own_offsets_(environment.offsets == nullptr
-                       ? std::make_unique<offsets::PostgresOffsetProvider>(schema_)
-                       : nullptr),
-      epochs_(schema_, ConsumerGroup(options_.name)),
-      instances_(schema_, ConsumerGroup(options_.name)),
-      metrics_(environment.metrics, options_.name),
-      budget_(options_.dead_letter_budget, options_.dead_letter_window),
-      batch_(schema_, ConsumerGroup(options_.name), *projector_,
-             own_offsets_ ? *own_offsets_ : *environment.offsets,
-             {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
-      intake_(*projector_, metrics_),
-      start_(options_, schema_, *projector_, batch_, epochs_, environment.transport.admin(),
-             environment.instance,
-             {.takeover = options_.seek_takeover,
-              .valid = options_.ack_fence,
-              .fence = 2 * options_.ack_fence},
-             environment.existing_only),
-      checkpoints_(schema_, epochs_, environment.transport.admin(),
-                   {.enabled = options_.checkpoints,
-                    .every = options_.checkpoint_every,
-                    .keep = options_.checkpoint_keep}),
-      connections_(LaneConnection(environment, options_), options_.name) {}
+    : context_(std::move(options), std::move(projector), environment),
+      instances_(context_.schema, context_.epochs.group()),
+      start_(context_),
+      checkpoints_(context_.schema, context_.epochs, environment.transport.admin(),
+                   {.enabled = context_.options.checkpoints,
+                    .every = context_.options.checkpoint_every,
+                    .keep = context_.options.checkpoint_keep}),
+      connections_(context_.connection(), context_.options.name) {}
 
 Group::~Group() { Stop(); }
 
@@ -103,15 +72,15 @@ bool Group::HasFreshOptions() const {
 void Group::FollowOptions() {
   std::lock_guard lock(mu_);
   if (!fresh_options_) return;
-  options_.max_batch = fresh_options_->max_batch;
-  options_.max_batch_bytes = fresh_options_->max_batch_bytes;
-  options_.max_outstanding_messages = fresh_options_->max_outstanding_messages;
-  options_.max_outstanding_bytes = fresh_options_->max_outstanding_bytes;
-  options_.linger = fresh_options_->linger;
-  options_.max_attempts = fresh_options_->max_attempts;
-  options_.transient_tries = fresh_options_->transient_tries;
-  options_.inbox_retention = fresh_options_->inbox_retention;
-  options_.force_inbox_retention = fresh_options_->force_inbox_retention;
+  context_.options.max_batch = fresh_options_->max_batch;
+  context_.options.max_batch_bytes = fresh_options_->max_batch_bytes;
+  context_.options.max_outstanding_messages = fresh_options_->max_outstanding_messages;
+  context_.options.max_outstanding_bytes = fresh_options_->max_outstanding_bytes;
+  context_.options.linger = fresh_options_->linger;
+  context_.options.max_attempts = fresh_options_->max_attempts;
+  context_.options.transient_tries = fresh_options_->transient_tries;
+  context_.options.inbox_retention = fresh_options_->inbox_retention;
+  context_.options.force_inbox_retention = fresh_options_->force_inbox_retention;
   fresh_options_.reset();
 }
 
@@ -133,14 +102,14 @@ void Group::SetState(GroupState state, const std::string& reason) {
     state_ = state;
     reason_ = reason;
   }
-  metrics_.Halted(state == GroupState::kHalted);
+  context_.metrics.Halted(state == GroupState::kHalted);
   if (state == GroupState::kHalted) {
-    log::Error("the group has halted", {{"group", options_.name}, {"reason", reason}});
+    log::Error("the group has halted", {{"group", context_.options.name}, {"reason", reason}});
   } else if (state == GroupState::kWaiting) {
-    log::Warning("the group is waiting", {{"group", options_.name}, {"reason", reason}});
+    log::Warning("the group is waiting", {{"group", context_.options.name}, {"reason", reason}});
   } else {
     log::Info("the group is " + std::string(Name(state)),
-              {{"group", options_.name}, {"reason", reason}});
+              {{"group", context_.options.name}, {"reason", reason}});
   }
 }
 
@@ -165,11 +134,11 @@ void Group::Run() {
       RunSession(std::move(ready));
     }
   }
-  while (!stop.stop_requested() && !SleepUnlessStopped(stop, environment_.retry_halt)) {
+  while (!stop.stop_requested() && !SleepUnlessStopped(stop, context_.environment.retry_halt)) {
     TellThatItWaits();
   }
   if (const auto connection = connections_.Try(); connection.ok()) {
-    instances_.Leave(**connection, environment_.instance).IgnoreError();
+    instances_.Leave(**connection, context_.environment.instance).IgnoreError();
   }
   SetState(GroupState::kStopped, "");
 }
@@ -178,7 +147,7 @@ void Group::Wait(const Obstacle& obstacle) {
   SetState(obstacle.halts ? GroupState::kHalted : GroupState::kWaiting, obstacle.reason);
   TellThatItWaits();
   SleepUnlessStopped(stop_.get_token(),
-                     obstacle.halts ? environment_.retry_halt : environment_.poll);
+                     obstacle.halts ? context_.environment.retry_halt : context_.environment.poll);
 }
 
 // So that `lockstepctl lag` tells a group that halts or waits from one that nobody runs.
@@ -186,55 +155,43 @@ void Group::TellThatItWaits() {
   if (under_.epoch == 0) return;
   const auto connection = connections_.Try();
   if (!connection.ok()) return;
-  instances_.Heartbeat(**connection, environment_.instance, Report(metrics_.handled()))
+  instances_
+      .Heartbeat(**connection, context_.environment.instance, Report(context_.metrics.handled()))
       .IgnoreError();
 }
 
 // Whoever noticed it first, a lane or this loop: a new epoch is told here.
 void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& under) {
   if (under_.epoch != 0 && under_.epoch != under.epoch) {
-    LogEpochChange(connection, schema_, options_.name, under.epoch);
+    LogEpochChange(connection, context_.schema, context_.options.name, under.epoch);
   }
   std::lock_guard lock(mu_);
   under_ = under;
 }
 
 void Group::RunSession(ReadyToRun ready) {
-  // It compares what was committed with the offsets in the state schema.
-  RestoreWitness* const witness = own_offsets_ ? &start_.witness() : nullptr;
-  const auto session =
-      std::make_shared<Session>(Session::Parts{.options = options_,
-                                               .batch = batch_,
-                                               .intake = intake_,
-                                               .metrics = metrics_,
-                                               .budget = budget_,
-                                               .transport = environment_.transport,
-                                               .connection = LaneConnection(environment_, options_),
-                                               .under = ready.under,
-                                               .instance = environment_.instance,
-                                               .witness = witness,
-                                               .admission = environment_.admission});
+  const auto session = std::make_shared<Session>(context_, ready.under);
   {
     std::lock_guard lock(mu_);
     session_ = session;
     under_ = ready.under;
-    inbox_retention_ = options_.inbox_retention;
+    inbox_retention_ = context_.options.inbox_retention;
   }
-  Session::End end = Session::End::kRunning;
-  const int64_t before = metrics_.handled();
+  std::optional<WorkEnd> end;
+  const int64_t before = context_.metrics.handled();
   const absl::Status started = session->Start(ready.release);
-  next_look_for_left_ = Clock::System().Steady() + environment_.look_for_left;
+  next_look_for_left_ = Clock::System().Steady() + context_.environment.look_for_left;
   if (started.ok()) {
     SetState(GroupState::kRunning, "");
-    while (end == Session::End::kRunning && !stop_.stop_requested()) {
+    while (!end && !stop_.stop_requested()) {
       if (EpochChanged(ready.under, before, *session) || HasFreshOptions()) break;
-      end = session->WaitFor(environment_.poll, stop_.get_token());
+      end = session->WaitFor(context_.environment.poll, stop_.get_token());
       NoteTurn();
-      metrics_.Refresh(Clock::System().Now());
+      context_.metrics.Refresh(Clock::System().Now());
     }
   }
   const bool finish = stop_.stop_requested() || HasFreshOptions();
-  session->Stop(finish ? environment_.drain : Millis(0));
+  session->Stop(finish ? context_.environment.drain : Millis(0));
   {
     std::lock_guard lock(mu_);
     session_ = nullptr;
@@ -242,9 +199,9 @@ void Group::RunSession(ReadyToRun ready) {
   if (!started.ok()) return Wait({false, std::string(MessageOf(started))});
   if (stop_.stop_requested()) return;
   // Whatever else ended the session, or was in another lane's way.
-  for_good_ = budget_.exceeded();
-  if (for_good_) return Wait({true, budget_.Reason()});
-  if (end == Session::End::kHalted) Wait({true, session->halt_reason()});
+  for_good_ = context_.budget.exceeded();
+  if (for_good_) return Wait({true, context_.budget.Reason()});
+  if (end == WorkEnd::kHalted) Wait({true, session->halt_reason()});
 }
 
 // A fault of the connection says nothing about the epoch: the lanes see to that themselves.
@@ -252,14 +209,14 @@ bool Group::EpochChanged(const state::GroupEpoch& under, int64_t before, Session
   const auto connection = connections_.Try();
   NoteDatabase(connection.status());
   if (!connection.ok()) return false;
-  instances_.Heartbeat(**connection, environment_.instance, Report(before)).IgnoreError();
-  const auto now = epochs_.Load(**connection);
+  instances_.Heartbeat(**connection, context_.environment.instance, Report(before)).IgnoreError();
+  const auto now = context_.epochs.Load(**connection);
   NoteDatabase(now.status());
   if (!now.ok()) return false;
   if (now->epoch == under.epoch && now->token == under.token) {
     ReleaseWhatWasLeft(**connection, under, session);
     // A database that went back must not get a checkpoint: the way to a session looks into it.
-    return start_.witness().WentBack(**connection) || checkpoints_.Tick(**connection, under);
+    return context_.witness.WentBack(**connection) || checkpoints_.Tick(**connection, under);
   }
   return true;
 }
@@ -271,25 +228,25 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const state::Gr
   constexpr int kKeys = 100;
   const SteadyTime now = Clock::System().Steady();
   if (now < next_look_for_left_ || session.releasing()) return;
-  next_look_for_left_ = now + environment_.look_for_left;
-  const auto keys = batch_.key_states().Releasable(connection, under.generation, kKeys);
+  next_look_for_left_ = now + context_.environment.look_for_left;
+  const auto keys = context_.batch.key_states().Releasable(connection, under.generation, kKeys);
   if (!keys.ok() || keys->empty()) return;
   log::Info("parked events were left due and are released",
-            {{"group", options_.name}, {"aggregates", keys->size()}});
+            {{"group", context_.options.name}, {"aggregates", keys->size()}});
   session.Release(*keys);
 }
 
 state::InstanceReport Group::Report(int64_t before) {
   const GroupStatus now = status();
   const WallTime at = Clock::System().Now();
-  const HonestLag lag = LagOf(now, at, environment_.health);
+  const HonestLag lag = LagOf(now, at, context_.environment.health);
   state::InstanceReport report{.epoch = under_.epoch,
-                               .lanes = options_.lanes,
-                               .handled = metrics_.handled() - before,
+                               .lanes = context_.options.lanes,
+                               .handled = context_.metrics.handled() - before,
                                .queued = InHand(now),
                                .lag = lag.lag,
                                .lag_basis = lag.basis,
-                               .state = StateWord(now, lag.lag, at, environment_.health)};
+                               .state = StateWord(now, lag.lag, at, context_.environment.health)};
   for (const LaneStatus& lane : now.lanes) {
     if (!HasWork(lane)) report.idle_lanes.push_back(lane.lane);
   }
@@ -302,8 +259,9 @@ state::InstanceReport Group::Report(int64_t before) {
 }
 
 GroupStatus Group::status() const {
-  GroupStatus status{
-      .name = options_.name, .subscription = options_.subscription, .file = options_.file};
+  GroupStatus status{.name = context_.options.name,
+                     .subscription = context_.options.subscription,
+                     .file = context_.options.file};
   std::shared_ptr<Session> session;
   {
     std::lock_guard lock(mu_);
@@ -317,11 +275,11 @@ GroupStatus Group::status() const {
     status.database_error = database_error_;
     session = session_;
   }
-  status.last_commit = metrics_.last_commit();
-  status.last_heartbeat = metrics_.last_heartbeat();
-  status.lag = metrics_.lag();
-  status.stages = metrics_.stages();
-  status.counts = metrics_.counts();
+  status.last_commit = context_.metrics.last_commit();
+  status.last_heartbeat = context_.metrics.last_heartbeat();
+  status.lag = context_.metrics.lag();
+  status.stages = context_.metrics.stages();
+  status.counts = context_.metrics.counts();
   if (session) {
     status.stream = session->stream_state();
     status.lanes = session->lanes();

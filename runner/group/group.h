@@ -6,38 +6,15 @@
 #include <string>
 #include <thread>
 
-#include "offsets/offset_provider.h"
 #include "platform/daemon/service.h"
-#include "pubsub/transport.h"
 #include "runner/group/group_start.h"
 #include "runner/group/session.h"
-#include "runner/options/group_options.h"
+#include "runner/lane/group_context.h"
 #include "runner/seek/checkpoint_taker.h"
 #include "runner/status/group_status.h"
-#include "runner/status/health_options.h"
-#include "state/epochs.h"
 #include "state/instances.h"
 
 namespace lockstep::runner {
-
-class Admission;
-
-// What all groups of a process share; outlives them.
-struct GroupEnvironment {
-  std::string database;
-  std::string state_schema;
-  std::string instance;
-  pubsub::Transport& transport;
-  MetricsRegistry& metrics;
-  Millis drain{8'000};           // for what is in hand, when asked to stop
-  Millis poll{1'000};            // how often the epoch is looked at
-  Millis retry_halt{10'000};     // how often a halted group looks whether it was cured
-  Millis look_for_left{30'000};  // how often it looks for parked events that a gone runner left due
-  HealthOptions health{};
-  bool existing_only = false;  // a group is never made by its start: somebody else made it
-  const Admission* admission = nullptr;        // null = everything is applied as it comes
-  offsets::OffsetProvider* offsets = nullptr;  // null = in the state schema
-};
 
 // One consumer group. Its thread brings up a session, watches its epoch, and begins anew when the
 // epoch changed or when what stood in the way is gone. Groups know nothing of each other: one that
@@ -58,7 +35,7 @@ class Group : public Service {
   GroupStatus status() const;
   // Connected, nothing in hand, and nothing came for so long: what --once waits for.
   bool DrainedFor(Millis quiet) const;
-  const std::string& name() const { return options_.name; }
+  const std::string& name() const { return context_.options.name; }
   // How long an event is remembered: what the last session began with, for its subscription was
   // asked whether that is long enough. 0 = there was none yet.
   Millis inbox_retention() const;
@@ -80,17 +57,8 @@ class Group : public Service {
   void Wait(const Obstacle& obstacle);
   void TellThatItWaits();
 
-  GroupOptions options_;  // the numbers that Reconfigure brings change between two sessions
-  const GroupEnvironment& environment_;
-  const std::unique_ptr<projections::Projector> projector_;
-  const state::Schema schema_;
-  const std::unique_ptr<offsets::OffsetProvider> own_offsets_;  // unless others were brought
-  const state::Epochs epochs_;
+  GroupContext context_;
   const state::Instances instances_;
-  GroupMetrics metrics_;
-  DeadLetterBudget budget_;
-  const Batch batch_;
-  const Intake intake_;
   GroupStart start_;
   CheckpointTaker checkpoints_;
   ConnectionSource connections_;

@@ -23,45 +23,40 @@ std::string_view ProjectOf(std::string_view subscription) {
 
 }  // namespace
 
-GroupStart::GroupStart(const GroupOptions& options, const state::Schema& schema,
-                       const projections::Projector& projector, const Batch& batch,
-                       const state::Epochs& epochs, pubsub::Admin& admin, std::string instance,
-                       SeekTiming seek_timing, bool existing_only)
-    : options_(options),
-      schema_(schema),
-      projector_(projector),
-      batch_(batch),
-      epochs_(epochs),
-      admin_(admin),
-      instance_(std::move(instance)),
-      existing_only_(existing_only),
-      seek_performer_(schema, epochs, admin, instance_, seek_timing),
-      witness_(schema, epochs, admin, instance_, options.checkpoints, seek_timing.fence) {}
+GroupStart::GroupStart(GroupContext& group)
+    : group_(group),
+      options_(group.options),
+      epochs_(group.epochs),
+      seek_performer_(group.schema, group.epochs, group.environment.transport.admin(),
+                      group.environment.instance,
+                      {.takeover = options_.seek_takeover,
+                       .valid = options_.ack_fence,
+                       .fence = 2 * options_.ack_fence}) {}
 
 std::optional<Obstacle> GroupStart::Prepare(postgres::Connection& connection, ReadyToRun& ready) {
   if (auto obstacle = CheckDatabase(connection)) return obstacle;
   if (auto obstacle = LoadEpoch(connection, ready)) return obstacle;
   if (auto obstacle = CheckDeadLetters()) return obstacle;
   if (auto obstacle = CheckSubscription(ready.under.subscription)) return obstacle;
-  if (auto obstacle = witness_.Check(connection, ready.under)) return obstacle;
+  if (auto obstacle = group_.witness.Check(connection, ready.under)) return obstacle;
   if (!ready.under.seek_done) {
     if (auto obstacle = seek_performer_.Pass(connection, ready.under)) return obstacle;
   }
-  if (!batch_.tracks_versions()) {
+  if (!group_.batch.tracks_versions()) {
     const absl::Status forgotten =
-        batch_.key_states().ForgetVersions(connection, ready.under.generation);
+        group_.batch.key_states().ForgetVersions(connection, ready.under.generation);
     if (!forgotten.ok()) return FromDatabase(forgotten);
   }
   auto release =
-      batch_.key_states().Releasable(connection, ready.under.generation, kMaxReleaseAtStart);
+      group_.batch.key_states().Releasable(connection, ready.under.generation, kMaxReleaseAtStart);
   if (!release.ok()) return FromDatabase(release.status());
   ready.release = *std::move(release);
   return std::nullopt;
 }
 
 std::optional<Obstacle> GroupStart::CheckDatabase(postgres::Connection& connection) const {
-  if (auto obstacle = FromDatabase(schema_.Check(connection))) return obstacle;
-  return FromDatabase(projector_.Check(connection));
+  if (auto obstacle = FromDatabase(group_.schema.Check(connection))) return obstacle;
+  return FromDatabase(group_.projector->Check(connection));
 }
 
 absl::StatusOr<state::WantedSeek> GroupStart::FirstSeek(postgres::Connection& connection) const {
@@ -73,7 +68,7 @@ absl::StatusOr<state::WantedSeek> GroupStart::FirstSeek(postgres::Connection& co
     }
     return seek;
   }
-  const state::Checkpoints checkpoints(schema_, epochs_.group());
+  const state::Checkpoints checkpoints(group_.schema, epochs_.group());
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(connection));
   if (!list.empty()) {
     return state::WantedSeek{.kind = state::SeekKind::kSnapshot, .snapshot = list.front().snapshot};
@@ -86,9 +81,10 @@ std::optional<Obstacle> GroupStart::LoadEpoch(postgres::Connection& connection,
                                               ReadyToRun& ready) const {
   const auto first = FirstSeek(connection);
   if (!first.ok()) return FromDatabase(first.status());
-  auto under = existing_only_
+  auto under = group_.environment.existing_only
                    ? epochs_.Load(connection)
-                   : epochs_.LoadOrCreate(connection, options_.subscription, *first, instance_);
+                   : epochs_.LoadOrCreate(connection, options_.subscription, *first,
+                                          group_.environment.instance);
   if (absl::IsNotFound(under.status())) {
     return Obstacle{true, std::string(MessageOf(under.status()))};
   }
@@ -110,7 +106,7 @@ std::optional<Obstacle> GroupStart::LoadEpoch(postgres::Connection& connection,
 
 // What goes back to the bus settles no version: whatever waits for it would wait for ever.
 std::optional<Obstacle> GroupStart::CheckDeadLetters() const {
-  if (options_.dead_letter != DeadLetterTo::kPubsub || !batch_.tracks_versions()) {
+  if (options_.dead_letter != DeadLetterTo::kPubsub || !group_.batch.tracks_versions()) {
     return std::nullopt;
   }
   return Obstacle{true,
@@ -119,7 +115,7 @@ std::optional<Obstacle> GroupStart::CheckDeadLetters() const {
 }
 
 std::optional<Obstacle> GroupStart::CheckSubscription(const std::string& name) const {
-  const auto subscription = admin_.GetSubscription(name);
+  const auto subscription = group_.environment.transport.admin().GetSubscription(name);
   if (absl::IsNotFound(subscription.status())) {
     return Obstacle{true, fmt::format("subscription {} does not exist; create it, for instance "
                                       "with lockstepctl provision",

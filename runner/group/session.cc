@@ -14,40 +14,30 @@ constexpr Millis kCancelPatience{1'000};
 constexpr Millis kCancelPause{100};
 constexpr int kCancels = 10;
 
-pubsub::ReceiverOptions ReceiverOptionsOf(const Session::Parts& parts) {
-  return {.subscription = parts.under.subscription,
-          .client_id = parts.instance,
-          .max_outstanding_messages = parts.options.max_outstanding_messages,
-          .max_outstanding_bytes = parts.options.max_outstanding_bytes,
-          .ack_deadline = parts.options.ack_deadline,
-          .max_extension = parts.options.max_extension,
-          .streams = parts.options.streams,
-          .ack_timeout = parts.options.ack_fence};
+pubsub::ReceiverOptions ReceiverOptionsOf(const GroupContext& group,
+                                          const state::GroupEpoch& under) {
+  const GroupOptions& options = group.options;
+  return {.subscription = under.subscription,
+          .client_id = group.environment.instance,
+          .max_outstanding_messages = options.max_outstanding_messages,
+          .max_outstanding_bytes = options.max_outstanding_bytes,
+          .ack_deadline = options.ack_deadline,
+          .max_extension = options.max_extension,
+          .streams = options.streams,
+          .ack_timeout = options.ack_fence};
 }
 
 }  // namespace
 
-Session::Session(const Parts& parts)
-    : metrics_(parts.metrics),
-      receiver_(parts.transport.NewReceiver(ReceiverOptionsOf(parts), *this)),
-      acks_(std::make_unique<AckStage>(*receiver_, parts.metrics, parts.options.ack_fence)),
-      lane_parts_(new LaneParts{.options = parts.options,
-                                .batch = parts.batch,
-                                .intake = parts.intake,
-                                .metrics = parts.metrics,
-                                .acks = *acks_,
-                                .budget = parts.budget,
-                                .in_hand = [this] { return InHand(); },
-                                .connection = parts.connection,
-                                .under = parts.under,
-                                .instance = parts.instance,
-                                .witness = parts.witness,
-                                .admission = parts.admission}),
+Session::Session(GroupContext& group, state::GroupEpoch under)
+    : group_(group),
+      under_(std::move(under)),
+      receiver_(group.environment.transport.NewReceiver(ReceiverOptionsOf(group, under_), *this)),
+      acks_(*receiver_, group.metrics, group.options.ack_fence),
       last_delivery_(Clock::System().Steady()) {
-  for (int i = 0; i < parts.options.lanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>(
-        i, *lane_parts_,
-        [this](Verdict verdict, const std::string& reason) { OnLaneEnded(verdict, reason); }));
+  LaneOwner& owner = *this;
+  for (int i = 0; i < group.options.lanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(i, group, under_, acks_, owner));
   }
 }
 
@@ -75,7 +65,7 @@ size_t Session::LaneFor(const std::string& ordering_key) {
 
 void Session::OnDeliveries(std::vector<pubsub::Delivery> deliveries) {
   const WallTime now = Clock::System().Now();
-  metrics_.Delivered(static_cast<int64_t>(deliveries.size()));
+  group_.metrics.Delivered(static_cast<int64_t>(deliveries.size()));
   last_delivery_ = Clock::System().Steady();
   std::vector<std::vector<LaneQueue::Waiting>> shares(lanes_.size());
   for (pubsub::Delivery& delivery : deliveries) {
@@ -103,32 +93,36 @@ void Session::OnStreamState(const absl::Status& state) {
   if (!changed) return;
   last_delivery_ = Clock::System().Steady();  // what is quiet without a stream does not count
   if (state.ok()) {
-    log::Info("the stream is open", {{"group", lane_parts_->options.name},
-                                     {"subscription", lane_parts_->under.subscription}});
+    log::Info("the stream is open",
+              {{"group", group_.options.name}, {"subscription", under_.subscription}});
   } else {
-    log::Warning("no stream", {{"group", lane_parts_->options.name},
-                               {"subscription", lane_parts_->under.subscription},
-                               {"error", state}});
+    log::Warning(
+        "no stream",
+        {{"group", group_.options.name}, {"subscription", under_.subscription}, {"error", state}});
   }
 }
 
-void Session::OnLaneEnded(Verdict verdict, const std::string& reason) {
+void Session::OnLaneEnded(WorkEnd end, const std::string& reason) {
   {
     std::lock_guard lock(mu_);
-    if (verdict == Verdict::kHalted) {
-      end_ = End::kHalted;
+    if (end == WorkEnd::kHalted) {
+      end_ = end;
       if (halt_reason_.empty()) halt_reason_ = reason;
-    } else if (verdict == Verdict::kStaleEpoch && end_ == End::kRunning) {
-      end_ = End::kStaleEpoch;
+    } else if (end == WorkEnd::kStaleEpoch && !end_) {
+      end_ = end;
     }
   }
   changed_.notify_all();
 }
 
-Session::End Session::WaitFor(Millis time, const std::stop_token& stop) {
+std::optional<WorkEnd> Session::WaitFor(Millis time, const std::stop_token& stop) {
   std::unique_lock lock(mu_);
-  changed_.wait_for(lock, stop, time, [&] { return end_ != End::kRunning; });
+  changed_.wait_for(lock, stop, time, [&] { return end_.has_value(); });
   return end_;
+}
+
+bool Session::LanesDone() const {
+  return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->done(); });
 }
 
 void Session::Close() {
@@ -141,11 +135,7 @@ void Session::Stop(Millis drain) {
   Close();
   {
     std::unique_lock lock(mu_);
-    const auto through = [&] {
-      return end_ != End::kRunning ||
-             std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->done(); });
-    };
-    changed_.wait_for(lock, drain, through);
+    changed_.wait_for(lock, drain, [&] { return end_ || LanesDone(); });
   }
   for (const auto& lane : lanes_) lane->GiveUp();
   if (drain > Millis(0)) CancelStatements();
@@ -156,17 +146,14 @@ void Session::Stop(Millis drain) {
 // A statement that still hangs when the time is over is cancelled, so that its messages go back to
 // the bus now and not when their leases run out.
 void Session::CancelStatements() {
-  const auto done = [&] {
-    return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->done(); });
-  };
-  if (done()) return;
-  postgres::ConnectionOptions options = lane_parts_->connection;
+  if (LanesDone()) return;
+  postgres::ConnectionOptions options = group_.connection();
   options.connect_timeout = options.statement_timeout = kCancelPatience;
   const auto connection = postgres::Connection::Open(options);
   if (!connection.ok()) return;  // then the statements are failing too
-  log::Warning("statements hang and are cancelled", {{"group", lane_parts_->options.name}});
+  log::Warning("statements hang and are cancelled", {{"group", group_.options.name}});
   // Again and again, for a cancel between two statements is lost.
-  for (int tries = 0; tries < kCancels && !done(); ++tries) {
+  for (int tries = 0; tries < kCancels && !LanesDone(); ++tries) {
     for (const auto& lane : lanes_) {
       if (lane->done() || lane->backend_pid() == 0) continue;
       (*connection)
@@ -175,7 +162,7 @@ void Session::CancelStatements() {
           .IgnoreError();
     }
     std::unique_lock lock(mu_);
-    changed_.wait_for(lock, kCancelPause, done);
+    changed_.wait_for(lock, kCancelPause, [&] { return LanesDone(); });
   }
 }
 

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -15,26 +16,10 @@ namespace lockstep::runner {
 
 // One stream under one epoch, with its lanes: whatever it delivers belongs to that epoch, and the
 // session ends when the epoch does. Composed anew by Group for each epoch.
-class Session : private pubsub::DeliverySink {
+class Session : private pubsub::DeliverySink, private LaneOwner {
  public:
-  enum class End { kRunning, kStaleEpoch, kHalted };
-
-  // `parts` without the acks, which the session makes; all of it outlives the session.
-  struct Parts {
-    const GroupOptions& options;
-    const Batch& batch;
-    const Intake& intake;
-    GroupMetrics& metrics;
-    DeadLetterBudget& budget;
-    pubsub::Transport& transport;
-    postgres::ConnectionOptions connection;
-    state::GroupEpoch under;
-    std::string instance;
-    RestoreWitness* witness = nullptr;
-    const Admission* admission = nullptr;
-  };
-
-  explicit Session(const Parts& parts);
+  // `group` outlives the session.
+  Session(GroupContext& group, state::GroupEpoch under);
   ~Session() override;
 
   // `release`: aggregates with parked events that are due.
@@ -43,8 +28,9 @@ class Session : private pubsub::DeliverySink {
   void Release(const std::vector<std::string>& keys);
   bool releasing() const;
 
-  // Waits until the session ends by itself, `stop` is requested or the time is over.
-  End WaitFor(Millis time, const std::stop_token& stop);
+  // Waits until the session ends by itself, `stop` is requested or the time is over. Answers how it
+  // ended (kStaleEpoch or kHalted), nothing while it goes on.
+  std::optional<WorkEnd> WaitFor(Millis time, const std::stop_token& stop);
 
   // Pulls no more; what is in hand goes on. From any thread; Stop follows.
   void Close();
@@ -58,21 +44,21 @@ class Session : private pubsub::DeliverySink {
   bool idle() const;
   Millis quiet() const;
   std::vector<LaneStatus> lanes() const;
-  const state::GroupEpoch& under() const { return lane_parts_->under; }
 
  private:
   void OnDeliveries(std::vector<pubsub::Delivery> deliveries) override;
   void OnLeaseLost(std::vector<pubsub::AckToken> tokens) override;
   void OnStreamState(const absl::Status& state) override;
-  void OnLaneEnded(Verdict verdict, const std::string& reason);
+  int64_t InHand() const override;
+  void OnLaneEnded(WorkEnd end, const std::string& reason) override;
   void CancelStatements();
-  int64_t InHand() const;
+  bool LanesDone() const;
   size_t LaneFor(const std::string& ordering_key);
 
-  GroupMetrics& metrics_;
-  std::unique_ptr<pubsub::Receiver> receiver_;
-  std::unique_ptr<AckStage> acks_;
-  std::unique_ptr<LaneParts> lane_parts_;
+  GroupContext& group_;
+  const state::GroupEpoch under_;
+  const std::unique_ptr<pubsub::Receiver> receiver_;
+  AckStage acks_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<size_t> next_lane_{0};  // for messages without a key
   std::atomic<SteadyTime> last_delivery_;
@@ -80,7 +66,7 @@ class Session : private pubsub::DeliverySink {
 
   mutable std::mutex mu_;
   std::condition_variable_any changed_;
-  End end_ = End::kRunning;
+  std::optional<WorkEnd> end_;
   std::string halt_reason_;
   std::string stream_state_ = "not connected yet";
 };

@@ -353,7 +353,7 @@ TEST(Blame, TriesAgainToWriteADeadLetterOfAParkedEvent) {
 }
 
 // Two may release the same key: the one that failed may be gone when its end is written.
-TEST(Blame, CondemnsAParkedEventAndNotWhicheverIsFirst) {
+TEST(Blame, MarksAParkedEventDeadAndNotWhicheverIsFirst) {
   GroupWorld world(/*ordered=*/false);
   {
     const auto group = world.NewGroup();
@@ -366,7 +366,7 @@ TEST(Blame, CondemnsAParkedEventAndNotWhicheverIsFirst) {
   const DirectBatch direct(world);
   const EventId fourth(world.Value("SELECT event_id FROM feed_state.parked WHERE version = 4"));
   const ReleaseLimits one_of_two{.max_events = 1,
-                                 .condemned = {{fourth, {"EVENT.REFUSED_BY_DATABASE", "no"}, 5}}};
+                                 .marked_dead = {{fourth, {"EVENT.REFUSED_BY_DATABASE", "no"}, 5}}};
   Loaded loaded;
   ASSERT_TRUE(direct.Release({"item/k1"}, one_of_two, &loaded).ok());
   EXPECT_EQ(loaded.events, 1);

@@ -26,7 +26,6 @@ class ConnectionSource {
   postgres::Connection* Get(const std::stop_token& stop);
   // One try, without waiting.
   absl::StatusOr<postgres::Connection*> Try();
-  void Drop() { connection_.reset(); }
 
   // Looks at every new connection; one that it refuses is not used, and Get answers null.
   std::function<bool(postgres::Connection&)> accept;

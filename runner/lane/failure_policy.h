@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -10,18 +10,9 @@
 #include "runner/batch/batch.h"
 #include "runner/lane/connection_source.h"
 #include "runner/lane/dead_letter_budget.h"
+#include "runner/options/group_options.h"
 
 namespace lockstep::runner {
-
-struct FailureOptions {
-  int max_attempts = 5;     // failed transactions before a message is dead
-  int transient_tries = 5;  // of one batch, before it is suspected itself
-  bool to_pubsub = false;   // poison goes back to the bus, for the subscription's own policy
-  RetryPolicy retry{.max_attempts = 0,
-                    .base = Millis(50),
-                    .cap = Millis(5'000),
-                    .jitter = RetryPolicy::Jitter::kFull};
-};
 
 // Hears what happened to the messages of a lane; called on the lane's thread.
 class BatchObserver {
@@ -35,66 +26,81 @@ class BatchObserver {
   virtual void OnFailure(const absl::Status& status, std::span<Inbound* const> items) = 0;
 };
 
-enum class Verdict {
+// How work ended: a batch's, a lane's, a session's.
+enum class WorkEnd {
   kDone,
   kStaleEpoch,  // drop everything that came under this epoch
   kHalted,      // the group can't go on; halt_reason() says why
   kStopped,     // given up before it was done; nobody was blamed for it
 };
 
-// Brings a batch to its end, whatever fails: transient faults are tried again in place,
-// one in doubt is run again (the inbox settles it), faults of the data are isolated down to the
-// message, faults of the configuration halt the group. `stop` gives up: no transaction is begun
+// Brings a batch to its end, whatever fails: passing faults are tried again in place, one in doubt
+// is run again (the inbox knows whether it had committed), faults of the data are narrowed down to
+// the message, faults of the configuration halt the group. `stop` gives up: no transaction is begun
 // after it. Owned by one lane's thread.
 class FailurePolicy {
  public:
   FailurePolicy(const Batch& batch, ConnectionSource& connections, state::GroupEpoch under,
-                LaneIdentity lane, FailureOptions options, DeadLetterBudget& budget,
+                LaneIdentity lane, const GroupOptions& options, DeadLetterBudget& budget,
                 BatchObserver& observer, std::stop_token stop);
 
-  Verdict Process(std::span<Inbound* const> items);
+  WorkEnd Process(std::span<Inbound* const> items);
   // Applies what waits for these aggregates and is due.
-  Verdict Release(const std::vector<std::string>& keys);
+  WorkEnd Release(const std::vector<std::string>& keys);
 
   const std::string& halt_reason() const { return halt_reason_; }
 
  private:
-  enum class Step { kAgain, kBlame, kEnd };
-  // Faults of one batch that should have passed.
-  struct Faults {
-    int in_a_row = 0;
-    int against = 0;  // since the database last refused everybody: these may be the batch's own
+  // What one transaction takes: messages from the bus, or an aggregate's parked events.
+  struct Part {
+    std::vector<Inbound*> items{};
+    std::string key{};  // of the parked events; then there are no items
+    ReleaseLimits limits{};
+    bool suspected = false;  // its passing faults are its own: it has stood out before
+    int faults_in_a_row = 0;
+    int faults_against = 0;  // since the database last refused everybody: may be the part's own
+    // Of parked events:
+    Loaded loaded{};   // by the last try
+    EventId alone{};   // the one that failed alone last …
+    int attempts = 0;  // … and how often
+
+    bool parked() const { return items.empty(); }
+    // Whether what failed was already to be written as dead.
+    bool FirstIsMarkedDead() const;
   };
 
-  // `suspected`: a part of a batch whose transient faults are its own.
-  Verdict Process(std::span<Inbound* const> items, bool suspected, ReleaseLimits limits);
-  // What was rolled back although nothing failed.
-  Verdict RunAgain(std::span<Inbound* const> items, bool suspected, const ReleaseLimits& limits,
-                   const BatchResult& result);
-  Verdict Split(std::span<Inbound* const> items, bool suspected);
-  Verdict ReleaseOne(const std::string& key);
-  // Fewer, when several were loaded.
-  static bool ReleaseLess(const Loaded& loaded, ReleaseLimits& limits);
-  static bool Condemns(const ReleaseLimits& limits, const EventId& event);
-  // What a failed transaction asks for; at kEnd `verdict` says how it ends.
-  Step Judge(const absl::Status& failed, Faults& faults, bool suspected, Verdict& verdict);
-  // How many failed transactions the blame stands for; the next ones count anew.
-  static int Blamed(const absl::Status& failed, Faults& faults);
+  WorkEnd WorkOff();
+  absl::StatusOr<BatchResult> Try(postgres::Connection& connection, Part& part);
+
+  // These answer how the work ends; nothing = it goes on with parts_.
+  std::optional<WorkEnd> AfterRollback(Part& part, const BatchResult& result);
+  std::optional<WorkEnd> AfterFailure(Part& part, const absl::Status& failed);
+  // For so many failed transactions.
+  std::optional<WorkEnd> Blame(Part& part, const absl::Status& failed, int transactions);
+  std::optional<WorkEnd> BlameMessage(Part& part, const absl::Status& failed);
+  void BlameParked(Part& part, const absl::Status& failed, int transactions);
+  WorkEnd Halt(std::string reason);
+
+  // Makes the part smaller; false when it can't be.
+  bool Narrow(Part& part);
+  bool LeaveParked(Part& part);
+  void Split(const Part& part);
+  void AddReleases(const std::vector<std::string>& keys);
+
+  void GiveBackPoison(Part& part);
+  void Committed(const Part& part, const BatchResult& result);
   bool ProbeCommits();
-  std::vector<Inbound*> WithoutPoison(std::span<Inbound* const> items);
-  Verdict Halt(std::string reason);
-  Verdict HaltOverBudget();
-  void Committed(std::span<Inbound* const> items, const BatchResult& result);
 
   const Batch& batch_;
   ConnectionSource& connections_;
   state::GroupEpoch under_;
   const LaneIdentity lane_;
-  const FailureOptions options_;
+  const GroupOptions& options_;
   DeadLetterBudget& budget_;
   BatchObserver& observer_;
   const std::stop_token stop_;
   const Backoff::Random random_ = Backoff::DefaultRandom();
+  std::vector<Part> parts_;  // still to do, the next one last
   std::string halt_reason_;
 };
 

@@ -17,14 +17,14 @@ bool IsHeartbeat(const pubsub::Message& message) {
 
 }  // namespace
 
-Prepared Intake::Prepare(std::vector<LaneQueue::Waiting> deliveries,
-                         const state::GroupEpoch& under) const {
+Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries, GroupContext& group,
+                 const state::GroupEpoch& under) {
   Prepared prepared;
   prepared.events.reserve(deliveries.size());
   for (LaneQueue::Waiting& waiting : deliveries) {
     pubsub::Delivery& delivery = waiting.delivery;
     if (IsHeartbeat(delivery.message)) {
-      metrics_.Heartbeat(delivery.publish_time);
+      group.metrics.Heartbeat(delivery.publish_time);
       prepared.to_ack_only.push_back(std::move(delivery.token));
       continue;
     }
@@ -33,7 +33,7 @@ Prepared Intake::Prepare(std::vector<LaneQueue::Waiting> deliveries,
       continue;
     }
     Inbound item = EventParser::Parse(std::move(delivery), waiting.received_at);
-    if (!item.poison) MapEvent(projector_, item);
+    if (!item.poison) MapEvent(*group.projector, item);
     prepared.events.push_back(std::move(item));
   }
   return prepared;

@@ -2,11 +2,9 @@
 
 #include <vector>
 
-#include "projections/model/projector.h"
+#include "runner/lane/group_context.h"
 #include "runner/lane/lane_queue.h"
 #include "runner/message/inbound.h"
-#include "runner/status/group_metrics.h"
-#include "state/epochs.h"
 
 namespace lockstep::runner {
 
@@ -19,17 +17,7 @@ struct Prepared {
 // Turns deliveries into events: parses, decodes, maps. What can't be is poison; code of
 // projections that throws makes poison too, not a dead thread. Runs on the lane's thread: with
 // several lanes one decodes while another waits for its commit.
-class Intake {
- public:
-  Intake(const projections::Projector& projector, GroupMetrics& metrics)
-      : projector_(projector), metrics_(metrics) {}
-
-  Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries,
-                   const state::GroupEpoch& under) const;
-
- private:
-  const projections::Projector& projector_;
-  GroupMetrics& metrics_;
-};
+Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries, GroupContext& group,
+                 const state::GroupEpoch& under);
 
 }  // namespace lockstep::runner

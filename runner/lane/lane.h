@@ -1,8 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -13,43 +11,32 @@
 #include "runner/lane/ack_stage.h"
 #include "runner/lane/connection_source.h"
 #include "runner/lane/failure_policy.h"
-#include "runner/lane/intake.h"
+#include "runner/lane/group_context.h"
 #include "runner/lane/lane_queue.h"
-#include "runner/options/group_options.h"
-#include "runner/seek/restore_witness.h"
+#include "runner/lane/lane_recorder.h"
 #include "runner/status/group_status.h"
-#include "state/epochs.h"
 
 namespace lockstep::runner {
 
-class Admission;
-
-// What the lanes of a session have in common; all of it outlives them.
-struct LaneParts {
-  const GroupOptions& options;
-  const Batch& batch;
-  const Intake& intake;
-  GroupMetrics& metrics;
-  AckStage& acks;
-  DeadLetterBudget& budget;
-  std::function<int64_t()> in_hand;  // messages, of all lanes
-  postgres::ConnectionOptions connection;
-  state::GroupEpoch under;
-  std::string instance;
-  RestoreWitness* witness = nullptr;     // null = nobody looks
-  const Admission* admission = nullptr;  // null = everything is applied as it comes
+// Who composes lanes; called on their threads.
+class LaneOwner {
+ public:
+  virtual ~LaneOwner() = default;
+  // Messages, of all lanes.
+  virtual int64_t InHand() const = 0;
+  // A lane does not go on; `reason` when it has halted.
+  virtual void OnLaneEnded(WorkEnd end, const std::string& reason) = 0;
 };
 
 // One thread with one connection: takes what has queued, writes it in one transaction, acks it.
 // While that commits the next batch gathers. A message's ordering key always leads to the same
 // lane, so that its events stay in order.
-class Lane : private BatchObserver {
+class Lane {
  public:
-  // Called on the lane's thread when it can't go on, with the reason.
-  using Ended = std::function<void(Verdict, const std::string& reason)>;
-
-  Lane(int index, const LaneParts& parts, Ended ended);
-  ~Lane() override;
+  // All of it outlives the lane.
+  Lane(int index, GroupContext& group, const state::GroupEpoch& under, AckStage& acks,
+       LaneOwner& owner);
+  ~Lane();
 
   void Start();
   // Aggregates with parked events that are due: they are worked off first.
@@ -71,17 +58,16 @@ class Lane : private BatchObserver {
  private:
   void Run();
   void NoteBatch(const std::vector<LaneQueue::Waiting>& deliveries);
-  Verdict Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
+  WorkEnd Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
   void Hold(std::vector<Inbound*>& items);
-  Verdict AckUnapplied(std::vector<pubsub::AckToken> tokens);
-
-  void OnCommitted(std::span<Inbound* const> items, const BatchResult& result) override;
-  void OnGivenBack(std::span<Inbound* const> items) override;
-  void OnFailure(const absl::Status& status, std::span<Inbound* const> items) override;
+  WorkEnd AckUnapplied(std::vector<pubsub::AckToken> tokens);
 
   const int index_;
-  const LaneParts& parts_;
-  const Ended ended_;
+  GroupContext& group_;
+  const state::GroupEpoch& under_;
+  AckStage& acks_;
+  LaneOwner& owner_;
+  LaneRecorder recorder_;
   LaneQueue queue_;
   std::stop_source give_up_;
   ConnectionSource connections_;
@@ -92,9 +78,6 @@ class Lane : private BatchObserver {
   std::atomic<bool> done_{false};
 
   mutable std::mutex mu_;
-  WallTime last_commit_;
-  std::string last_message_id_;
-  std::string last_error_;
   std::optional<LaneQueue::Times> batch_oldest_;  // of the transaction under way
 
   std::thread thread_;

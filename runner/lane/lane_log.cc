@@ -8,19 +8,21 @@
 namespace lockstep::runner {
 namespace {
 
-std::string_view Name(Ending ending) {
-  switch (ending) {
-    case Ending::kApplied:
+std::string_view Name(Fate fate) {
+  switch (fate) {
+    case Fate::kApplied:
       return "applied";
-    case Ending::kSuperseded:
+    case Fate::kSuperseded:
       return "superseded";
-    case Ending::kIgnored:
+    case Fate::kIgnored:
       return "ignored";
-    case Ending::kDuplicate:
+    case Fate::kDuplicate:
       return "duplicate";
-    case Ending::kParked:
+    case Fate::kWaitsForPredecessor:
+    case Fate::kWaitsForDeadLetter:
       return "parked";
-    case Ending::kDead:
+    case Fate::kDead:
+    case Fate::kDeadAndBlocking:
       break;
   }
   return "dead";
@@ -43,8 +45,8 @@ void LogPoison(std::string_view what, const std::string& group, const Inbound& i
 
 }  // namespace
 
-void LogEnding(const std::string& group, const Inbound& item, Ending ending) {
-  if (ending == Ending::kDead) {
+void LogFate(const std::string& group, const Inbound& item, Fate fate) {
+  if (Dies(fate)) {
     LogPoison("dead letter", group, item);
   } else if (log::CurrentLevel() == log::Level::kDebug) {  // the fields cost more than the test
     log::Debug("committed", {{"group", group},
@@ -52,12 +54,8 @@ void LogEnding(const std::string& group, const Inbound& item, Ending ending) {
                              {"event_id", item.event.event_id},
                              {"ordering_key", item.ordering_key},
                              log::IfAny("trace_id", Trace(item)),
-                             {"ending", Name(ending)}});
+                             {"ending", Name(fate)}});
   }
-}
-
-void LogUnparked(const std::string& group, const BatchResult& result) {
-  for (const auto& [item, ending] : result.unparked) LogEnding(group, *item, ending);
 }
 
 void LogGivenBack(const std::string& group, const Inbound& item) {

@@ -10,10 +10,7 @@
 namespace lockstep::runner {
 
 // A dead letter is a warning; the others are told when debugging.
-void LogEnding(const std::string& group, const Inbound& item, Ending ending);
-
-// The same for those that had been parked.
-void LogUnparked(const std::string& group, const BatchResult& result);
+void LogFate(const std::string& group, const Inbound& item, Fate fate);
 
 // A message that can't be applied, where the dead letters are the bus's own.
 void LogGivenBack(const std::string& group, const Inbound& item);

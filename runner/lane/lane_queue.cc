@@ -1,5 +1,6 @@
 #include "runner/lane/lane_queue.h"
 
+#include <algorithm>
 #include <iterator>
 #include <set>
 #include <string>
@@ -17,6 +18,15 @@ std::vector<pubsub::AckToken> TokensOf(Many waiting) {
 }
 
 }  // namespace
+
+Gathering Gathering::For(const GroupOptions& options, int64_t in_hand) {
+  constexpr Millis kMoment{20};
+  if (options.linger > Millis(0)) return {options.linger, options.max_batch};
+  const int64_t allowed = options.max_outstanding_messages;
+  if (in_hand < allowed / 4 * 3) return {};
+  const int64_t share = allowed / options.lanes;
+  return {kMoment, std::min<int64_t>(share / 4, options.max_batch)};
+}
 
 std::vector<pubsub::AckToken> LaneQueue::Push(std::vector<Waiting> waiting) {
   {

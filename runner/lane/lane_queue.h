@@ -10,9 +10,21 @@
 
 #include "platform/clock.h"
 #include "pubsub/message.h"
-#include "runner/lane/gathering.h"
+#include "runner/options/group_options.h"
 
 namespace lockstep::runner {
+
+// How long a batch may grow, and to how many messages, before a lane takes it.
+struct Gathering {
+  Millis linger{0};
+  int64_t enough = 0;
+
+  // Without a configured linger a lane takes what there is. But one lane can come to hold nearly
+  // all that flow control allows; the others get single messages then, and their many small
+  // transactions take from it the CPU that it needs to catch up: a state that lasts. So while
+  // nearly everything allowed is in hand, a lane with a small batch lets it grow for a moment.
+  static Gathering For(const GroupOptions& options, int64_t in_hand);
+};
 
 // What one lane has still to do: filled by transport threads, emptied by the lane's. Bounded by the
 // receiver's flow control. Safe from any thread.

@@ -80,7 +80,7 @@ TEST(LaneQueue, WakesForWhatIsDueAndHasItFirst) {
 }
 
 // 1,024 on four lanes: a lane's share is 256.
-TEST(Gathering, CrumbsGatherWhileNearlyAllThatIsAllowedIsInHand) {
+TEST(Gathering, SmallBatchesGrowWhileNearlyAllThatIsAllowedIsInHand) {
   const GroupOptions options{.lanes = 4, .max_batch = 500, .max_outstanding_messages = 1024};
   EXPECT_EQ(Gathering::For(options, 767).linger, Millis(0));
   EXPECT_GT(Gathering::For(options, 768).linger, Millis(0));

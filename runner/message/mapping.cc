@@ -8,18 +8,15 @@
 namespace lockstep::runner {
 
 void MapEvent(const projections::Projector& projector, Inbound& item) {
-  const auto poison = [&](std::string_view reason) {
-    item.poison = Poison{"EVENT.MAPPING_FAILED", std::string(reason)};
-  };
   try {
     auto change = projector.Map(item.event);
     if (change.ok()) {
       item.change = *std::move(change);
     } else {
-      poison(MessageOf(change.status()));
+      item.poison = Poison::MappingFailed(MessageOf(change.status()));
     }
   } catch (const std::exception& e) {
-    poison(e.what());
+    item.poison = Poison::MappingFailed(e.what());
   }
 }
 

@@ -20,7 +20,7 @@ void Bind(ConfigSection& config, GroupOptions& options) {
   config.Key("ack_deadline", &options.ack_deadline, "of the stream; leases are extended");
   config.Key("max_extension", &options.max_extension, "how long a lease is extended at most");
   config.Key("linger", &options.linger,
-             "how long a batch waits for more; 0 = only for crumbs, 20ms at most");
+             "how long a batch waits for more; 0 = only for small batches, 20ms at most");
   config.Key("max_attempts", &options.max_attempts,
              "failed transactions before a message is a dead letter");
   config.Key("transient_tries", &options.transient_tries,

@@ -12,19 +12,21 @@ double Seconds(WallTime::duration time) {
   return std::max(0.0, std::chrono::duration<double>(time).count());
 }
 
-int64_t& CountOf(GroupCounts& counts, Ending ending) {
-  switch (ending) {
-    case Ending::kApplied:
+int64_t& CountOf(GroupCounts& counts, Fate fate) {
+  switch (fate) {
+    case Fate::kApplied:
       return counts.applied;
-    case Ending::kSuperseded:
+    case Fate::kSuperseded:
       return counts.superseded;
-    case Ending::kIgnored:
+    case Fate::kIgnored:
       return counts.ignored;
-    case Ending::kDuplicate:
+    case Fate::kDuplicate:
       return counts.duplicates;
-    case Ending::kParked:
+    case Fate::kWaitsForPredecessor:
+    case Fate::kWaitsForDeadLetter:
       return counts.parked;
-    case Ending::kDead:
+    case Fate::kDead:
+    case Fate::kDeadAndBlocking:
       break;
   }
   return counts.ended_dead;
@@ -96,9 +98,11 @@ GroupCounts GroupMetrics::counts() const {
 
 void GroupMetrics::Committed(std::span<Inbound* const> items, const BatchResult& result,
                              WallTime now, double transaction_seconds) {
-  GroupCounts counts{
-      .released = result.released, .gaps = result.gaps, .dead = result.dead, .batches = 1};
-  for (size_t i = 0; i < items.size(); ++i) ++CountOf(counts, result.endings[i]);
+  GroupCounts counts{.released = result.released, .dead = result.dead, .batches = 1};
+  for (const Fate fate : result.fates) {
+    ++CountOf(counts, fate);
+    if (fate == Fate::kWaitsForPredecessor) ++counts.gaps;
+  }
   Count(counts);
   transaction_.Observe(transaction_seconds);
   last_commit_ = now;

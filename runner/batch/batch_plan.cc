@@ -1,0 +1,136 @@
+// The part of BatchRun that decides what becomes of each event, once its aggregate is locked.
+#include <algorithm>
+
+#include "platform/status.h"
+#include "runner/batch/batch_run.h"
+#include "runner/message/mapping.h"
+
+namespace lockstep::runner {
+
+void BatchRun::Sort(Key& key) {
+  std::stable_sort(key.entries.begin(), key.entries.end(), [](const Entry& a, const Entry& b) {
+    return a.item->event.version < b.item->event.version;
+  });
+}
+
+void BatchRun::Plan(Key& key) const {
+  std::vector<PlanItem> items;
+  items.reserve(key.entries.size());
+  for (const Entry& entry : key.entries) {
+    const projections::Event& event = entry.item->event;
+    items.push_back({.version = event.version,
+                     .poison = entry.blocks(),
+                     .parks_on_gap = !entry.item->poison &&
+                                     batch_.rules_.ParksOnGap(batch_.projector_, event)});
+  }
+  key.next = PlanKey(key.row, items, batch_.key_rules_);
+  for (size_t i = 0; i < items.size(); ++i) key.entries[i].fate = items[i].fate;
+  key.next.parked = key.row.parked;
+}
+
+absl::Status BatchRun::PlanKeys(BatchResult& result) {
+  std::vector<std::string> due;
+  const bool track = batch_.key_rules_.track_versions;
+  for (auto& [name, key] : keys_) {
+    if (!key.planned) continue;
+    Plan(key);
+    // Only what may have come free is read: a long queue behind a dead letter or a gap must not be
+    // read again with every new event.
+    const bool moved =
+        key.reconsider || key.next.settled != key.row.settled || (!track && !key.next.blocked);
+    if (key.row.parked > 0 && moved) due.push_back(name);
+  }
+  if (due.empty()) return absl::OkStatus();
+  if (limits_.max_events > 0) {
+    RETURN_IF_ERROR(LoadParked(due));
+    // The count is wrong, and to ask again would never end.
+    if (loaded_.events == 0) return absl::OkStatus();
+  }
+  for (const std::string& name : due) {
+    Key& key = keys_[name];
+    if (key.loaded > 0) {
+      Plan(key);
+    } else {
+      result.unfinished.push_back(name);  // one more transaction takes them
+    }
+    if (!track && key.loaded < key.row.parked) HoldBack(key);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
+  ASSIGN_OR_RETURN(std::vector<envelope::Received> waiting,
+                   batch_.parking_.Load(transaction_, under_.generation, keys, limits_.max_events,
+                                        limits_.max_bytes));
+  for (envelope::Received& message : waiting) {
+    Inbound* const kept = &unpacked_.emplace_back(std::move(message));
+    if (++loaded_.events == 1) loaded_.first = kept->event.event_id;
+    MapParked(*kept);
+    Key& key = keys_[kept->aggregate_key];
+    ++key.loaded;
+    key.last_loaded = kept->event.version;
+    key.entries.push_back({.item = kept});
+  }
+  for (const std::string& name : keys) Sort(keys_[name]);
+  return absl::OkStatus();
+}
+
+// It was mapped when it came; the projection may have changed since.
+void BatchRun::MapParked(Inbound& item) const {
+  for (const MarkedDead& one : limits_.marked_dead) {
+    if (one.event != item.event.event_id) continue;
+    item.poison = one.poison;
+    item.attempts = one.attempts;
+  }
+  if (!item.poison) MapEvent(batch_.projector_, item);
+}
+
+// Some that are due stay where they are: what came after them goes there too, not past them. (Where
+// versions are followed, the plan sees to that.)
+void BatchRun::HoldBack(Key& key) {
+  for (Entry& entry : key.entries) {
+    const bool comes_now = !entry.parked_before() && !entry.seen && entry.fate == Fate::kApplied;
+    if (comes_now && entry.item->event.version > key.last_loaded) {
+      entry.fate = Fate::kWaitsForDeadLetter;
+    }
+  }
+}
+
+void BatchRun::Collect(BatchResult& result) {
+  for (auto& [name, key] : keys_) {
+    for (Entry& entry : key.entries) Collect(key, entry);
+    const bool all_through =
+        std::none_of(key.entries.begin(), key.entries.end(),
+                     [](const Entry& entry) { return entry.parked_before() && Waits(entry.fate); });
+    // All that was read is through and there is more: another transaction goes on with it.
+    if (key.loaded > 0 && all_through && key.next.parked > 0) result.unfinished.push_back(name);
+  }
+  for (const Entry& entry : loose_) dead_.push_back({entry.item, /*blocks=*/false});
+}
+
+void BatchRun::Collect(Key& key, Entry& entry) {
+  if (Waits(entry.fate)) {
+    if (entry.parked_before()) return;
+    if (entry.seen) {
+      entry.fate = Fate::kDuplicate;  // it waits already
+      return;
+    }
+    parked_.push_back({entry.item, entry.fate == Fate::kWaitsForPredecessor
+                                       ? state::Parking::Reason::kGap
+                                       : state::Parking::Reason::kPoison});
+    ++key.next.parked;
+    return;
+  }
+  if (entry.parked_before()) {
+    unparked_.push_back(entry.item);
+    --key.next.parked;
+  }
+  if (entry.item->poison && !Dies(entry.fate)) entry.fate = Fate::kDead;
+  if (Dies(entry.fate)) {
+    dead_.push_back({entry.item, entry.fate == Fate::kDeadAndBlocking});
+  } else {
+    applied_.push_back(&entry);
+  }
+}
+
+}  // namespace lockstep::runner
