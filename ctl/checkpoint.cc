@@ -100,10 +100,9 @@ absl::Status Restore(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(runner.options.pubsub.transport));
   ASSIGN_OR_RETURN(
       const operations::ResetPlan plan,
-      operations::PlanReset(
-          *runner.connection, runner.schema(), name, {}, transport->admin(),
-          {.target = operations::ResetWish::Target::kSnapshot, .snapshot = chosen->snapshot},
-          Clock::System().Now()));
+      operations::PlanReset(*runner.connection, runner.schema(), name, {}, transport->admin(),
+                            {.target = state::SeekTarget::ToSnapshot(chosen->snapshot)},
+                            Clock::System().Now()));
   if (!options.execute) {
     fmt::print(
         "Would seek {} to checkpoint {} of {}: what was not acked then, and all since, comes "

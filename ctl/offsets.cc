@@ -12,6 +12,7 @@
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "projections/model/projector.h"
+#include "pubsub/names.h"
 #include "pubsub/transport.h"
 #include "state/audit.h"
 #include "state/overview.h"
@@ -20,6 +21,7 @@ namespace lockstep::ctl {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using state::SeekTarget;
 
 struct Options {
   std::string group;
@@ -127,15 +129,13 @@ absl::StatusOr<ResetWish> WishOf(const Options& options, const runner::RunnerOpt
   if (options.reason.empty())
     return InvalidArgument("say why with --reason: it goes into the audit");
   if (!options.time.empty()) {
-    ASSIGN_OR_RETURN(wish.time, ParseTimestamp(options.time));
+    ASSIGN_OR_RETURN(const WallTime time, ParseTimestamp(options.time));
+    wish.target = SeekTarget::To(time);
   } else if (!options.snapshot.empty()) {
-    wish.target = ResetWish::Target::kSnapshot;
-    wish.snapshot =
-        options.snapshot.find('/') != std::string::npos
-            ? options.snapshot
-            : fmt::format("projects/{}/snapshots/{}", runner.pubsub.project, options.snapshot);
+    wish.target =
+        SeekTarget::ToSnapshot(pubsub::SnapshotName(runner.pubsub.project, options.snapshot));
   } else {
-    wish.target = options.earliest ? ResetWish::Target::kEarliest : ResetWish::Target::kLatest;
+    wish.target.kind = options.earliest ? SeekTarget::Kind::kEarliest : SeekTarget::Kind::kLatest;
   }
   if (options.empty) wish.mode = offsets::ResetMode::kEmpty;
   if (options.overwrite) wish.mode = offsets::ResetMode::kOverwrite;

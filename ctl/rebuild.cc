@@ -9,6 +9,7 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "ctl/progress.h"
+#include "offsets/seek_target.h"
 #include "platform/daemon/signals.h"
 #include "platform/duration.h"
 #include "platform/status.h"
@@ -20,9 +21,9 @@ namespace lockstep::ctl {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using operations::RebuildFrom;
 using state::RebuildRow;
 using state::RebuildState;
+using state::SeekTarget;
 
 constexpr size_t kShown = 20;  // differences, per table
 
@@ -31,29 +32,14 @@ struct Options {
   bool accept_missing = false, accept_differences = false, now = false;
 };
 
-absl::StatusOr<RebuildFrom> ParseFrom(const std::string& text, const std::string& project) {
-  using Kind = RebuildFrom::Kind;
-  if (text == "earliest") return RebuildFrom{};
-  if (text == "checkpoint") return RebuildFrom{.kind = Kind::kCheckpoint};
-  constexpr std::string_view kSnapshot = "snapshot:";
-  if (text.starts_with(kSnapshot) && text.size() > kSnapshot.size()) {
-    const std::string name = text.substr(kSnapshot.size());
-    return RebuildFrom{.kind = Kind::kSnapshot,
-                       .snapshot = name.find('/') != std::string::npos
-                                       ? name
-                                       : fmt::format("projects/{}/snapshots/{}", project, name)};
-  }
-  const auto time = ParseTimestamp(text);
-  if (time.ok()) return RebuildFrom{.kind = Kind::kTime, .time = *time};
+absl::StatusOr<SeekTarget> ParseFrom(const std::string& text, const std::string& project) {
+  using Kind = SeekTarget::Kind;
+  const auto from = offsets::ParseSeekTarget(text, project);
+  if (from && from->kind != Kind::kNone && from->kind != Kind::kLatest) return *from;
   return InvalidArgument(
       "--from is '{}', not earliest, checkpoint, snapshot:NAME or a time such as "
       "2026-01-31T12:00:00Z",
       text);
-}
-
-std::string Beginning(const RebuildRow& row) {
-  return row.seek.kind == state::SeekKind::kTime ? FormatTimestamp(row.seek.time)
-                                                 : row.seek.snapshot;
 }
 
 std::string HowToGoOn(const RebuildRow& row, const std::string& group) {
@@ -76,7 +62,7 @@ std::string HowToGoOn(const RebuildRow& row, const std::string& group) {
 Json ToJson(const std::string& group, const RebuildRow& row) {
   return {{"group", group},
           {"state", Name(row.state)},
-          {"from", Beginning(row)},
+          {"from", row.seek.ToString()},
           {"old_slot", row.old_slot},
           {"new_slot", row.new_slot},
           {"old_subscription", row.old_subscription},
@@ -183,7 +169,7 @@ class Session {
 void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
   const RebuildRow& row = plan.row;
   fmt::print(stderr, "group         {}, slot {} -> {}\nfrom          {}\n", group, row.old_slot,
-             row.new_slot, Beginning(row));
+             row.new_slot, row.seek.ToString());
   if (plan.earliest) {
     fmt::print(stderr, "history       the topic reaches back to {}\n",
                FormatTimestamp(*plan.earliest));

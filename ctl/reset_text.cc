@@ -13,10 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string TargetText(const state::WantedSeek& seek) {
-  return seek.kind == state::SeekKind::kSnapshot ? seek.snapshot : FormatTimestamp(seek.time);
-}
-
 // What an overwriting replay does to the tables: replaced rows are written again, counted and
 // merged ones would not come out the same.
 struct Overwriting {
@@ -55,7 +51,7 @@ void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMo
   fmt::print("group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
              plan.offset ? FormatTimestamp(plan.offset->position.publish_time)
                          : "nothing in this epoch yet",
-             plan.before.epoch, TargetText(plan.seek));
+             plan.before.epoch, plan.seek.ToString());
   fmt::print("redelivery  {}\n",
              plan.redelivered < 0 ? "what was not acked when the snapshot was taken, and all since"
                                   : fmt::format("about {} events", plan.redelivered));
@@ -78,7 +74,7 @@ Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMod
       {"epoch", plan.before.epoch},
       {"from",
        plan.offset ? Json(FormatTimestamp(plan.offset->position.publish_time)) : Json(nullptr)},
-      {"to", TargetText(plan.seek)},
+      {"to", plan.seek.ToString()},
       {"mode", Name(mode)},
       {"redelivered", plan.redelivered < 0 ? Json(nullptr) : Json(plan.redelivered)},
       {"earliest", plan.earliest ? Json(FormatTimestamp(*plan.earliest)) : Json(nullptr)},

@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::string_view kLockNotAvailable = "55P03";
 
-constexpr std::string_view kNotify = "SELECT pg_notify('lockstep_epoch', $1)";
-
 constexpr std::string_view kHolders = R"(
 WITH key AS (SELECT hashtextextended('lockstep.epoch.' || $2 || '.' || $1, 0) AS k)
 SELECT DISTINCT a.pid, a.application_name, coalesce(a.state, 'unknown') AS state,
@@ -86,24 +84,22 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
                                         const ResetRequest& request) const {
   ASSIGN_OR_RETURN(const state::GroupEpoch before, epochs_.Load(transaction));
   ResetDone done{.old_epoch = before.epoch, .generation = before.generation};
-  const bool time = request.seek.kind == state::SeekKind::kTime;
+  const state::SeekTarget& seek = request.seek;
   ASSIGN_OR_RETURN(
-      done.epoch, epochs_.BeginNew(
-                      transaction,
-                      {.seek = request.seek,
-                       .fence = request.fence,
-                       .takeover = request.takeover,
-                       .skip_before = time ? std::optional(request.seek.time) : request.skip_before,
-                       .overwrite = request.mode == ResetMode::kOverwrite,
-                       .overwrite_until = request.overwrite_until,
-                       .by = request.operator_name}));
+      done.epoch,
+      epochs_.BeginNew(transaction, {.seek = seek,
+                                     .fence = request.fence,
+                                     .takeover = request.takeover,
+                                     .skip_before = seek.time ? seek.time : request.skip_before,
+                                     .overwrite = request.mode == ResetMode::kOverwrite,
+                                     .overwrite_until = request.overwrite_until,
+                                     .by = request.operator_name}));
   if (request.mode == ResetMode::kEmpty) {
     RETURN_IF_ERROR(Empty(transaction, request, before.generation));
     ASSIGN_OR_RETURN(done.generation,
                      slots_.NewGeneration(transaction, before.slot, before.generation));
-  } else if (time) {
-    ASSIGN_OR_RETURN(const bool forward,
-                     offsets_.IsForward(transaction, group_, request.seek.time));
+  } else if (seek.time) {
+    ASSIGN_OR_RETURN(const bool forward, offsets_.IsForward(transaction, group_, *seek.time));
     if (forward) RETURN_IF_ERROR(key_states_.SkipGaps(transaction, before.generation));
   }
   state::ResetRecord record{.group = group_,
@@ -113,11 +109,9 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
                             .reason = request.reason,
                             .action = request.action,
                             .mode = std::string(Name(request.mode)),
-                            .snapshot = request.seek.snapshot};
-  if (time) record.to = state::Position{request.seek.time, MessageId()};
+                            .snapshot = seek.snapshot.value_or("")};
+  if (seek.time) record.to = state::Position{*seek.time, MessageId()};
   RETURN_IF_ERROR(offsets_.Reset(transaction, record));
-  RETURN_IF_ERROR(
-      transaction.Execute(kNotify, fmt::format("{}.{}", schema_.name(), group_.value())).status());
   return done;
 }
 

@@ -23,7 +23,7 @@ enum class ResetMode {
 std::string_view Name(ResetMode mode);
 
 struct ResetRequest {
-  state::WantedSeek seek;  // `latest` has become a time before it gets here
+  state::SeekTarget seek;  // resolved
   ResetMode mode = ResetMode::kKeep;
   std::vector<std::string> tables;          // schema.table; emptied by kEmpty
   std::optional<WallTime> overwrite_until;  // of kOverwrite; none = all that is published now
@@ -46,7 +46,7 @@ struct ResetDone {
 
 // The reset of a group (docs/offsets.md): one transaction under the epoch's lock, held exclusively,
 // that begins a new epoch, stores the Seek that it wants, moves the offsets, empties the tables if
-// asked, writes the audit and notifies. Runners find the new epoch at their next batch or within a
+// asked and writes the audit. Runners find the new epoch at their next batch or within a
 // second; one of them performs the Seek. Safe from any thread, each with a connection of its own.
 class Resets {
  public:

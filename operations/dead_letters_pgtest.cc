@@ -219,11 +219,10 @@ TEST(DeadLetterReplay, AfterAResetForwardNothingWaitsForWhatWasLeftOut) {
   Operator ann(world);
   const offsets::Resets resets{state::Schema("feed_state"), ConsumerGroup("feed")};
   ASSERT_TRUE(resets
-                  .Run(ann.connection(),
-                       {.seek = {.kind = state::SeekKind::kTime, .time = Clock::System().Now()},
-                        .operator_name = "ann",
-                        .reason = "a test",
-                        .fence = Millis(1)})
+                  .Run(ann.connection(), {.seek = state::SeekTarget::To(Clock::System().Now()),
+                                          .operator_name = "ann",
+                                          .reason = "a test",
+                                          .fence = Millis(1)})
                   .ok());
   world.Publish({merge(6)});
   group = world.NewGroup();

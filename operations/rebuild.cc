@@ -90,10 +90,10 @@ class Rebuild::Filling : public runner::Admission {
   }
   // About; asked again only when it is reached, for the live slot goes on.
   absl::StatusOr<int64_t> Total() {
-    if (row_.seek.kind != state::SeekKind::kTime) return 0;
+    if (!row_.seek.time) return 0;
     if (total_ > 0 && done() < total_) return total_;
     ASSIGN_OR_RETURN(
-        total_, rebuild_.inbox_.CountSince(rebuild_.connection_, rebuild_.group_, row_.seek.time));
+        total_, rebuild_.inbox_.CountSince(rebuild_.connection_, rebuild_.group_, *row_.seek.time));
     return total_;
   }
   // No event for so long; heartbeats go on.
@@ -241,12 +241,11 @@ absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
 
 absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes) {
   const WallTime now = Clock::System().Now();
-  const bool time = row.seek.kind == state::SeekKind::kTime;
   ASSIGN_OR_RETURN(
       const auto missing,
-      Swapper(row).CountMissing(connection_, time ? row.seek.time : row.began_at, row.began_at));
+      Swapper(row).CountMissing(connection_, row.seek.time.value_or(row.began_at), row.began_at));
   // What a snapshot brings back is not known before it has come.
-  if (missing.all == 0 && (time || nothing_comes)) {
+  if (missing.all == 0 && (row.seek.time || nothing_comes)) {
     checked_until_ = now - kLongestBatch;
     return true;
   }
@@ -271,8 +270,7 @@ absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes
 absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differences,
                                       Filling& filling) {
   const RebuildSwap swap = Swapper(row);
-  const bool time = row.seek.kind == state::SeekKind::kTime;
-  const WallTime since = std::max(checked_until_, time ? row.seek.time : row.began_at);
+  const WallTime since = std::max(checked_until_, row.seek.time.value_or(row.began_at));
   ASSIGN_OR_RETURN(const auto live, state::Epochs(schema_, group_).Load(connection_));
   filling.FollowOnly(live.generation);
   const SteadyTime give_up = Clock::System().Steady() + kLevel;

@@ -19,15 +19,8 @@
 
 namespace lockstep::operations {
 
-// Where a rebuild begins.
-struct RebuildFrom {
-  enum class Kind { kEarliest, kTime, kSnapshot, kCheckpoint } kind = Kind::kEarliest;
-  WallTime time;
-  std::string snapshot;  // full name
-};
-
 struct RebuildRequest {
-  RebuildFrom from;
+  state::SeekTarget from{.kind = state::SeekTarget::Kind::kEarliest};
   Millis keep_old{24LL * 3600 * 1000};
   bool accept_missing = false;
   std::string operator_name;

@@ -162,7 +162,7 @@ TEST_F(RebuildTest, WhileAResetIsUnderWayNothingIsSwapped) {
     if (step != "filled") return absl::OkStatus();
     const auto connection = world_.database.Connect();
     return offsets::Resets(state::Schema("feed_state"), ConsumerGroup("feed"))
-        .Run(*connection, {.seek = {.kind = state::SeekKind::kTime, .time = WallTime()},
+        .Run(*connection, {.seek = state::SeekTarget::To(WallTime()),
                            .operator_name = "ada",
                            .reason = "a test",
                            .fence = std::chrono::minutes(10)})

@@ -3,6 +3,7 @@
 
 #include <regex>
 
+#include "offsets/seek_target.h"
 #include "operations/rebuild.h"
 #include "platform/duration.h"
 #include "platform/status.h"
@@ -13,37 +14,22 @@
 namespace lockstep::operations {
 namespace {
 
-using Kind = RebuildFrom::Kind;
+using state::SeekTarget;
 
 std::string ShadowSubscription(const std::string& live, int slot) {
   static const std::regex kSlot(R"(\.slot\d+$)");
   return fmt::format("{}.slot{}", std::regex_replace(live, kSlot, ""), slot);
 }
 
-// Of the newest checkpoint, or the named snapshot: of the same topic, and still there.
-absl::Status PlanSnapshot(postgres::Connection& connection, const state::Schema& schema,
-                          const ConsumerGroup& group, const RebuildFrom& from,
-                          const pubsub::Subscription& live, pubsub::Admin& admin,
-                          state::WantedSeek& seek) {
-  seek.kind = state::SeekKind::kSnapshot;
-  seek.snapshot = from.snapshot;
-  if (from.kind == Kind::kCheckpoint) {
-    ASSIGN_OR_RETURN(const auto list, state::Checkpoints(schema, group).List(connection));
-    if (list.empty()) return FailedPrecondition("no checkpoint is recorded");
-    seek.snapshot = list.front().snapshot;
-  }
-  ASSIGN_OR_RETURN(const auto snapshot, admin.GetSnapshot(seek.snapshot));
-  if (snapshot.topic != live.topic) {
-    return InvalidArgument("snapshot {} is of {}, and {} of {}", seek.snapshot, snapshot.topic,
-                           live.name, live.topic);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PlanTime(const RebuildFrom& from, const pubsub::Subscription& live,
-                      const std::string& group, RebuildPlan& plan) {
+// A new subscription has what its topic keeps, and a snapshot's.
+absl::Status PlanSeek(const SeekTarget& from, const pubsub::Subscription& live,
+                      const state::Checkpoints& checkpoints, const std::string& group,
+                      postgres::Connection& connection, pubsub::Admin& admin, RebuildPlan& plan) {
   const WallTime now = Clock::System().Now();
-  if (!live.topic_retention || *live.topic_retention <= Millis(0)) {
+  const Millis history = live.topic_retention.value_or(Millis(0));
+  ASSIGN_OR_RETURN(plan.row.seek,
+                   offsets::Resolve(from, connection, checkpoints, now - history, now));
+  if (plan.row.seek.time && history <= Millis(0)) {
     return FailedPrecondition(
         "{} keeps no history, so a new subscription of it starts empty: there is nothing to "
         "rebuild from. `lockstepctl offsets reset {} --to-earliest --empty` replays what {} itself "
@@ -51,31 +37,24 @@ absl::Status PlanTime(const RebuildFrom& from, const pubsub::Subscription& live,
         "back far enough",
         live.topic, group, live.name);
   }
-  plan.earliest = now - *live.topic_retention;
-  plan.row.seek.kind = state::SeekKind::kTime;
-  plan.row.seek.time = from.kind == Kind::kEarliest ? *plan.earliest : from.time;
-  if (plan.row.seek.time < *plan.earliest) {
-    return FailedPrecondition("{} is outside the retention of {}; the earliest possible is {}",
-                              FormatTimestamp(from.time), live.topic,
-                              FormatTimestamp(*plan.earliest));
-  }
-  return absl::OkStatus();
+  if (plan.row.seek.time) plan.earliest = now - history;
+  return offsets::Check(plan.row.seek, admin, live, live.topic, now - history);
 }
 
 absl::Status CheckMissing(const RebuildRequest& request, const RebuildPlan& plan,
                           const std::optional<WallTime>& first) {
   if (request.accept_missing) return absl::OkStatus();
-  if (plan.row.seek.kind == state::SeekKind::kSnapshot) {
+  if (plan.row.seek.snapshot) {
     return FailedPrecondition(
         "a snapshot brings back what was not acked when it was taken, and all since; what the "
         "read model holds from before would be missing in the new tables; add --accept-missing if "
         "that is wanted");
   }
-  if (!first || *first >= plan.row.seek.time) return absl::OkStatus();
+  if (!first || first >= plan.row.seek.time) return absl::OkStatus();
   return FailedPrecondition(
       "the read model goes back to {}, the rebuild would begin at {}: what lies between would be "
       "missing in the new tables; add --accept-missing if that is wanted",
-      FormatTimestamp(*first), FormatTimestamp(plan.row.seek.time));
+      FormatTimestamp(*first), plan.row.seek.ToString());
 }
 
 }  // namespace
@@ -98,12 +77,8 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
   plan.row.keep_old = request.keep_old;
   plan.row.operator_name = request.operator_name;
   plan.row.reason = request.reason;
-  if (request.from.kind == Kind::kSnapshot || request.from.kind == Kind::kCheckpoint) {
-    RETURN_IF_ERROR(PlanSnapshot(connection_, schema_, group_, request.from, subscription, admin,
-                                 plan.row.seek));
-  } else {
-    RETURN_IF_ERROR(PlanTime(request.from, subscription, group_.value(), plan));
-  }
+  RETURN_IF_ERROR(PlanSeek(request.from, subscription, state::Checkpoints(schema_, group_),
+                           group_.value(), connection_, admin, plan));
   RETURN_IF_ERROR(CheckMissing(request, plan, live.first_publish_time));
   if (request.keep_old > subscription.retention) {
     return InvalidArgument("the old slot can be kept {} at most, as long as {} keeps its messages",
@@ -111,14 +86,13 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
   }
   ASSIGN_OR_RETURN(const int newest, state::Slots(schema_, group_).Newest(connection_));
   plan.row.new_slot = newest + 1;
-  if (plan.row.seek.kind == state::SeekKind::kTime) {
+  if (plan.row.seek.time) {
     ASSIGN_OR_RETURN(plan.events,
-                     inbox_.CountSince(connection_, live.generation, plan.row.seek.time));
+                     inbox_.CountSince(connection_, live.generation, *plan.row.seek.time));
     ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
     ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(transaction, group_));
-    if (offset && plan.row.seek.time > offset->position.publish_time) {
-      return InvalidArgument("{} is after the group's own position, {}",
-                             FormatTimestamp(plan.row.seek.time),
+    if (offset && *plan.row.seek.time > offset->position.publish_time) {
+      return InvalidArgument("{} is after the group's own position, {}", plan.row.seek.ToString(),
                              FormatTimestamp(offset->position.publish_time));
     }
   }

@@ -143,10 +143,12 @@ absl::Status RebuildSwap::HandOver(postgres::Transaction& transaction,
   RETURN_IF_ERROR(slots_.Activate(transaction, row.new_slot, row.old_slot, row.tables,
                                   state::RebuildRow::Suffix(row.old_slot)));
   RETURN_IF_ERROR(state::DeadLetters(schema_, group).Take(transaction, shadow));
-  offsets::ResetRequest reset{
-      .operator_name = row.operator_name, .reason = row.reason, .action = "rebuild.swapped"};
-  if (row.seek.kind == state::SeekKind::kTime) reset.skip_before = row.seek.time;
-  RETURN_IF_ERROR(resets_.Write(transaction, reset).status());
+  RETURN_IF_ERROR(resets_
+                      .Write(transaction, {.skip_before = row.seek.time,
+                                           .operator_name = row.operator_name,
+                                           .reason = row.reason,
+                                           .action = "rebuild.swapped"})
+                      .status());
   RETURN_IF_ERROR(state::Offsets(schema_).Take(transaction, group, shadow));
   RETURN_IF_ERROR(state::Instances(schema_, shadow).ForgetAll(transaction));
   return shadow_.Forget(transaction);

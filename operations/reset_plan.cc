@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "offsets/seek_target.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -13,8 +14,7 @@ namespace lockstep::operations {
 namespace {
 
 using offsets::ResetMode;
-using state::SeekKind;
-using Target = ResetWish::Target;
+using state::SeekTarget;
 
 // How far back this subscription can go: acked messages that it keeps, or that its topic keeps.
 std::optional<Millis> Window(const pubsub::Subscription& subscription) {
@@ -43,71 +43,35 @@ absl::Status TrySeek(const pubsub::Subscription& like, pubsub::Admin& admin, Wal
                   like.ordering ? "ordered" : "unordered"));
 }
 
-absl::Status PlanTarget(const ResetWish& wish, const pubsub::Subscription& subscription,
-                        WallTime now, ResetPlan& plan) {
-  const auto window = Window(subscription);
-  plan.earliest = now - window.value_or(Millis(0));
-  plan.seek.kind = SeekKind::kTime;
-  const std::string cure = fmt::format(
-      "{} keeps no acked messages: turn retain_acked_messages on (lockstepctl provision), from "
-      "then "
-      "on it can",
-      subscription.name);
-  switch (wish.target) {
-    case Target::kLatest:
-      plan.seek.time = now;
-      return absl::OkStatus();
-    case Target::kEarliest:
-      if (!window) return FailedPrecondition("nothing can be replayed: {}", cure);
-      plan.seek.time = *plan.earliest;
-      return absl::OkStatus();
-    case Target::kTime:
-    case Target::kSnapshot:
-      break;
-  }
-  plan.seek.time = wish.time;
-  if (wish.time > now) {
+// Refuses what this subscription can't bring again.
+absl::Status CheckReplay(const ResetWish& wish, const SeekTarget& seek,
+                         const pubsub::Subscription& subscription, WallTime now) {
+  if (seek.time > now) {
     return InvalidArgument("{} is in the future; --to-latest leaves out everything until now",
-                           FormatTimestamp(wish.time));
+                           seek.ToString());
   }
-  if (!window) return FailedPrecondition("nothing can be replayed: {}", cure);
-  if (wish.time < *plan.earliest) {
-    return FailedPrecondition("{} is outside the retention of {}; the earliest possible is {}",
-                              FormatTimestamp(wish.time), subscription.name,
-                              FormatTimestamp(*plan.earliest));
+  if (wish.target.kind == SeekTarget::Kind::kLatest || Window(subscription)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
-
-absl::Status PlanSnapshot(const ResetWish& wish, const pubsub::Subscription& subscription,
-                          pubsub::Admin& admin, ResetPlan& plan) {
-  plan.seek = {.kind = SeekKind::kSnapshot, .snapshot = wish.snapshot};
-  const auto snapshot = admin.GetSnapshot(wish.snapshot);
-  if (absl::IsNotFound(snapshot.status())) {
-    return NotFound("snapshot {} does not exist, or has expired", wish.snapshot);
-  }
-  if (absl::IsPermissionDenied(snapshot.status())) return absl::OkStatus();
-  if (!snapshot.ok()) return snapshot.status();
-  if (!subscription.topic.empty() && snapshot->topic != subscription.topic) {
-    return InvalidArgument("snapshot {} is of {}, and {} of {}", wish.snapshot, snapshot->topic,
-                           subscription.name, subscription.topic);
-  }
-  return absl::OkStatus();
+  return FailedPrecondition(
+      "nothing can be replayed: {} keeps no acked messages: turn retain_acked_messages on "
+      "(lockstepctl provision), from then on it can",
+      subscription.name);
 }
 
 absl::Status CheckEmptying(const ResetWish& wish, const ResetPlan& plan) {
   if (wish.mode != ResetMode::kEmpty || wish.accept_missing) return absl::OkStatus();
-  if (plan.seek.kind == SeekKind::kSnapshot) {
+  if (plan.seek.snapshot) {
     return FailedPrecondition(
         "a snapshot brings back what was not acked when it was taken, and "
         "--empty would delete the rest for good; add --accept-missing if that "
         "is wanted");
   }
-  if (!plan.first || *plan.first >= plan.seek.time) return absl::OkStatus();
+  if (!plan.first || plan.first >= plan.seek.time) return absl::OkStatus();
   return FailedPrecondition(
       "--empty would delete what can't be replayed: the read model goes back to {}, the replay to "
       "{}; add --accept-missing if that is wanted",
-      FormatTimestamp(*plan.first), FormatTimestamp(plan.seek.time));
+      FormatTimestamp(*plan.first), plan.seek.ToString());
 }
 
 }  // namespace
@@ -132,16 +96,18 @@ absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const stat
                                         .retain_acked = true,
                                         .retention = std::chrono::hours(31 * 24)};
   }
-  if (wish.target == Target::kSnapshot) {
-    RETURN_IF_ERROR(PlanSnapshot(wish, *subscription, admin, plan));
-  } else {
-    RETURN_IF_ERROR(PlanTarget(wish, *subscription, now, plan));
+  const WallTime earliest = now - Window(*subscription).value_or(Millis(0));
+  ASSIGN_OR_RETURN(plan.seek, offsets::Resolve(wish.target, connection,
+                                               state::Checkpoints(schema, group), earliest, now));
+  if (plan.seek.time) RETURN_IF_ERROR(CheckReplay(wish, plan.seek, *subscription, now));
+  RETURN_IF_ERROR(offsets::Check(plan.seek, admin, *subscription, subscription->name, earliest));
+  if (plan.seek.time) {
+    if (readable) plan.earliest = earliest;
     if (wish.emulator && readable) RETURN_IF_ERROR(TrySeek(*subscription, admin, now));
     // Events that came after the target come again.
     ASSIGN_OR_RETURN(plan.redelivered, state::Inbox(schema).CountSince(
-                                           connection, plan.before.generation, plan.seek.time));
+                                           connection, plan.before.generation, *plan.seek.time));
   }
-  if (!readable) plan.earliest.reset();
   RETURN_IF_ERROR(CheckEmptying(wish, plan));
   if (wish.mode != ResetMode::kEmpty) return plan;
   for (const std::string& table : tables) {

@@ -13,10 +13,7 @@ namespace lockstep::operations {
 
 // What an operator asks for.
 struct ResetWish {
-  enum class Target { kTime, kSnapshot, kEarliest, kLatest };
-  Target target = Target::kTime;
-  WallTime time;
-  std::string snapshot;  // full name
+  state::SeekTarget target;
   offsets::ResetMode mode = offsets::ResetMode::kKeep;
   bool accept_missing = false;
   bool emulator = false;  // it may lack Seek: that is found out first
@@ -26,7 +23,7 @@ struct ResetWish {
 struct ResetPlan {
   state::GroupEpoch before;
   std::optional<state::GroupOffset> offset;
-  state::WantedSeek seek;
+  state::SeekTarget seek;
   std::optional<WallTime> earliest;  // what can be replayed; none = it could not be found out
   std::optional<WallTime> first;     // the oldest event in the read model
   int64_t redelivered = -1;          // about; -1 = unknown

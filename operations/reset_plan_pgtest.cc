@@ -10,7 +10,7 @@ namespace lockstep::operations {
 namespace {
 
 using offsets::ResetMode;
-using Target = ResetWish::Target;
+using state::SeekTarget;
 
 // As Google's emulator answers on an ordered subscription.
 class CantSeek : public testing::FakeBusAdmin {
@@ -46,7 +46,7 @@ class PlanReset : public ::testing::Test {
 };
 
 TEST_F(PlanReset, SaysWhatComesAgainAndWhatIsEmptied) {
-  const auto plan = Plan({.time = HoursAgo(1), .mode = ResetMode::kEmpty});
+  const auto plan = Plan({.target = SeekTarget::To(HoursAgo(1)), .mode = ResetMode::kEmpty});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->redelivered, 2);
   ASSERT_EQ(plan->emptied.size(), 2u);
@@ -56,7 +56,7 @@ TEST_F(PlanReset, SaysWhatComesAgainAndWhatIsEmptied) {
 }
 
 TEST_F(PlanReset, RefusesATargetOutsideRetentionWithTheEarliestPossible) {
-  const auto plan = Plan({.time = HoursAgo(24 * 8)});
+  const auto plan = Plan({.target = SeekTarget::To(HoursAgo(24 * 8))});
   ASSERT_FALSE(plan.ok());
   EXPECT_NE(MessageOf(plan.status()).find("the earliest possible is"), std::string_view::npos)
       << plan.status();
@@ -64,17 +64,18 @@ TEST_F(PlanReset, RefusesATargetOutsideRetentionWithTheEarliestPossible) {
 
 TEST_F(PlanReset, RefusesToReplayWhatIsNotKept) {
   Retain(false);
-  for (const ResetWish& wish : {ResetWish{.time = HoursAgo(1)}, {.target = Target::kEarliest}}) {
+  for (const ResetWish& wish : {ResetWish{.target = SeekTarget::To(HoursAgo(1))},
+                                {.target = {.kind = SeekTarget::Kind::kEarliest}}}) {
     const auto refused = Plan(wish);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(MessageOf(refused.status()).find("keeps no acked messages"), std::string_view::npos)
         << refused.status();
   }
-  EXPECT_TRUE(Plan({.target = Target::kLatest}).ok());
+  EXPECT_TRUE(Plan({.target = {.kind = SeekTarget::Kind::kLatest}}).ok());
 }
 
 TEST_F(PlanReset, RefusesToEmptyWhatCantBeReplayedUnlessAccepted) {
-  ResetWish wish{.target = Target::kLatest, .mode = ResetMode::kEmpty};
+  ResetWish wish{.target = {.kind = SeekTarget::Kind::kLatest}, .mode = ResetMode::kEmpty};
   const auto refused = Plan(wish);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(MessageOf(refused.status()).find("--accept-missing"), std::string_view::npos);
@@ -84,7 +85,7 @@ TEST_F(PlanReset, RefusesToEmptyWhatCantBeReplayedUnlessAccepted) {
 
 TEST_F(PlanReset, SaysInOneSentenceThatAnEmulatorCantSeekAndChangesNothing) {
   CantSeek admin(world_.bus);
-  const auto plan = Plan({.time = HoursAgo(1), .emulator = true}, &admin);
+  const auto plan = Plan({.target = SeekTarget::To(HoursAgo(1)), .emulator = true}, &admin);
   ASSERT_TRUE(absl::IsUnimplemented(plan.status())) << plan.status();
   EXPECT_NE(MessageOf(plan.status()).find("nothing was changed"), std::string_view::npos);
   EXPECT_EQ(world_.Count("SELECT epoch FROM feed_state.consumer_groups"), 1);
@@ -93,7 +94,7 @@ TEST_F(PlanReset, SaysInOneSentenceThatAnEmulatorCantSeekAndChangesNothing) {
 
 TEST_F(PlanReset, RefusesASnapshotThatIsNotThere) {
   EXPECT_TRUE(absl::IsNotFound(
-      Plan({.target = Target::kSnapshot, .snapshot = "projects/p/snapshots/none"}).status()));
+      Plan({.target = SeekTarget::ToSnapshot("projects/p/snapshots/none")}).status()));
 }
 
 }  // namespace

@@ -33,4 +33,9 @@ std::string_view ShortName(std::string_view full_name) {
   return slash == std::string_view::npos ? full_name : full_name.substr(slash + 1);
 }
 
+std::string_view ProjectOf(std::string_view full_name) {
+  const size_t begin = full_name.find('/') + 1;
+  return full_name.substr(begin, full_name.find('/', begin) - begin);
+}
+
 }  // namespace lockstep::pubsub

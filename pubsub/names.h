@@ -15,4 +15,7 @@ std::string SchemaName(std::string_view project, std::string_view schema);
 // "projects/p/topics/t" -> "t".
 std::string_view ShortName(std::string_view full_name);
 
+// "projects/p/topics/t" -> "p".
+std::string_view ProjectOf(std::string_view full_name);
+
 }  // namespace lockstep::pubsub

@@ -11,7 +11,7 @@ namespace lockstep::state {
 namespace {
 
 constexpr std::string_view kLoad = R"(
-SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_kind, seek_time,
+SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_time,
        seek_snapshot, seek_state = 'done' AS seek_done, skip_before, overwrite_until,
        first_publish_time,
        hashtextextended('lockstep.epoch.' || $2 || '.' || group_name, 0) AS lock_key
@@ -89,32 +89,7 @@ constexpr postgres::Statement kLockShared{"epoch_lock_shared",
 constexpr std::string_view kCurrent =
     "SELECT epoch, epoch_token FROM {state}.consumer_groups WHERE group_id = $1";
 
-std::optional<WallTime> TimeOf(const WantedSeek& seek) {
-  return seek.kind == SeekKind::kTime ? std::optional(seek.time) : std::nullopt;
-}
-std::optional<std::string> SnapshotOf(const WantedSeek& seek) {
-  return seek.kind == SeekKind::kSnapshot ? std::optional(seek.snapshot) : std::nullopt;
-}
-
-SeekKind ParseKind(std::string_view text) {
-  if (text == "time") return SeekKind::kTime;
-  if (text == "snapshot") return SeekKind::kSnapshot;
-  return SeekKind::kNone;
-}
-
 }  // namespace
-
-std::string_view Name(SeekKind kind) {
-  switch (kind) {
-    case SeekKind::kTime:
-      return "time";
-    case SeekKind::kSnapshot:
-      return "snapshot";
-    case SeekKind::kNone:
-      break;
-  }
-  return "none";
-}
 
 Epochs::Epochs(const Schema& schema, ConsumerGroup group)
     : schema_(schema),
@@ -152,9 +127,7 @@ absl::StatusOr<GroupEpoch> Epochs::Read(const postgres::Result& rows) const {
   group.slot = static_cast<int>(row.Int("slot"));
   group.generation = static_cast<int>(row.Int("generation"));
   group.subscription = row.Text("subscription");
-  group.seek.kind = ParseKind(row.Text("seek_kind"));
-  group.seek.time = row.OptionalTime("seek_time").value_or(WallTime());
-  group.seek.snapshot = row.Text("seek_snapshot");
+  group.seek = SeekTarget::Stored(row.OptionalTime("seek_time"), row.OptionalText("seek_snapshot"));
   group.seek_done = row.Bool("seek_done");
   group.skip_before = row.OptionalTime("skip_before");
   group.overwrite_until = row.OptionalTime("overwrite_until");
@@ -165,13 +138,13 @@ absl::StatusOr<GroupEpoch> Epochs::Read(const postgres::Result& rows) const {
 
 absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection,
                                                 const std::string& subscription,
-                                                const WantedSeek& first,
+                                                const SeekTarget& first,
                                                 const std::string& by) const {
   auto group = Load(connection);
   if (group.ok() || !absl::IsNotFound(group.status())) return group;
   ASSIGN_OR_RETURN(const postgres::Result made,
-                   connection.Execute(create_, group_.value(), subscription, Name(first.kind),
-                                      TimeOf(first), SnapshotOf(first), by));
+                   connection.Execute(create_, group_.value(), subscription, first.kind_name(),
+                                      first.time, first.snapshot, by));
   group = Load(connection);
   if (group.ok()) group->created = made.affected_rows() > 0;
   return group;
@@ -231,8 +204,8 @@ absl::StatusOr<int64_t> Epochs::BeginNew(postgres::Transaction& transaction,
                                          const NewEpoch& epoch) const {
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
-      transaction.Execute(schema_.Sql(kNewEpoch), group_.value(), Name(epoch.seek.kind),
-                          TimeOf(epoch.seek), SnapshotOf(epoch.seek),
+      transaction.Execute(schema_.Sql(kNewEpoch), group_.value(), epoch.seek.kind_name(),
+                          epoch.seek.time, epoch.seek.snapshot,
                           static_cast<int64_t>(epoch.fence.count()),
                           static_cast<int64_t>(epoch.takeover.count()), epoch.skip_before,
                           epoch.overwrite, epoch.overwrite_until, epoch.by));
@@ -245,8 +218,8 @@ absl::Status Epochs::CreateShadow(postgres::Transaction& transaction,
   for (const std::string& table : shadow.tables) tables.Add(table);
   return transaction
       .Execute(schema_.Sql(kCreateShadow), group_.value(), shadow.slot, shadow.subscription,
-               Name(shadow.seek.kind), TimeOf(shadow.seek), SnapshotOf(shadow.seek), shadow.by,
-               tables, shadow.suffix)
+               shadow.seek.kind_name(), shadow.seek.time, shadow.seek.snapshot, shadow.by, tables,
+               shadow.suffix)
       .status();
 }
 

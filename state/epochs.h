@@ -12,18 +12,9 @@
 #include "platform/strong_id.h"
 #include "postgres/connection.h"
 #include "state/schema.h"
+#include "state/seek_target.h"
 
 namespace lockstep::state {
-
-enum class SeekKind { kNone, kTime, kSnapshot };
-std::string_view Name(SeekKind kind);  // as it stands in the database
-
-// The Seek that an epoch wants before its first stream opens.
-struct WantedSeek {
-  SeekKind kind = SeekKind::kNone;
-  WallTime time;
-  std::string snapshot;
-};
 
 // A group as it stood when it was read: under which epoch a stream is opened, and what it fills.
 struct GroupEpoch {
@@ -33,7 +24,7 @@ struct GroupEpoch {
   int slot = 0;
   int generation = 0;  // stands for the group in the inbox
   std::string subscription;
-  WantedSeek seek;
+  SeekTarget seek;  // wanted before its first stream opens
   bool seek_done = true;
   std::optional<WallTime> skip_before;      // deliveries published before it are acked unapplied
   std::optional<WallTime> overwrite_until;  // replay without emptying
@@ -44,7 +35,7 @@ struct GroupEpoch {
 
 // How an epoch begins, when a reset or a rebuild ends the one before.
 struct NewEpoch {
-  WantedSeek seek;
+  SeekTarget seek;
   Millis fence{0};     // the Seek waits so long for what was sent under the old epoch
   Millis takeover{0};  // a Seek that is being performed may go on so long
   std::optional<WallTime> skip_before;
@@ -57,7 +48,7 @@ struct NewEpoch {
 struct ShadowGroup {
   int slot = 0;
   std::string subscription;
-  WantedSeek seek;
+  SeekTarget seek;
   std::vector<std::string> tables;  // as declared
   std::string suffix;               // of the shadow's tables, behind the declared names
   std::string by;
@@ -77,7 +68,7 @@ class Epochs {
 
   // Makes the group with its first slot if it is not there yet; `first` counts only then.
   absl::StatusOr<GroupEpoch> LoadOrCreate(postgres::Connection& connection,
-                                          const std::string& subscription, const WantedSeek& first,
+                                          const std::string& subscription, const SeekTarget& first,
                                           const std::string& by) const;
 
   // Begins a transaction under the epoch's lock, shared. ABORTED (and nothing else is) when the

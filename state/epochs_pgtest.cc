@@ -77,8 +77,8 @@ TEST_F(EpochTest, MakesABatchWaitForAChangeAndSeeIt) {
 }
 
 TEST_F(EpochTest, IsClaimedForItsSeekByOneOnly) {
-  const GroupEpoch under = *epochs_.LoadOrCreate(
-      *connection_, "sub", {.kind = SeekKind::kSnapshot, .snapshot = "s"}, "test");
+  const GroupEpoch under =
+      *epochs_.LoadOrCreate(*connection_, "sub", SeekTarget::ToSnapshot("s"), "test");
   EXPECT_FALSE(under.seek_done);
   EXPECT_TRUE(*epochs_.ClaimSeek(*connection_, under, "one", Millis(60'000)));
   EXPECT_FALSE(*epochs_.ClaimSeek(*connection_, under, "two", Millis(60'000)));

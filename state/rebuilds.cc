@@ -62,9 +62,8 @@ std::optional<RebuildRow> Parse(const postgres::Result& rows) {
   row.old_subscription = stored.Text("old_subscription");
   row.new_subscription = stored.Text("new_subscription");
   row.tables = SplitList(stored.Text("tables"), '\n');
-  row.seek.kind = stored.IsNull("seek_time") ? SeekKind::kSnapshot : SeekKind::kTime;
-  row.seek.time = stored.OptionalTime("seek_time").value_or(WallTime());
-  row.seek.snapshot = stored.Text("seek_snapshot");
+  row.seek =
+      SeekTarget::Stored(stored.OptionalTime("seek_time"), stored.OptionalText("seek_snapshot"));
   row.accept_missing = stored.Bool("accept_missing");
   row.keep_old = Millis(stored.Int("keep_old_ms"));
   row.operator_name = stored.Text("operator");
@@ -115,20 +114,12 @@ absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Lock(postgres::Transaction& 
 absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildRow& row) const {
   postgres::Array tables;
   for (const std::string& table : row.tables) tables.Add(table);
-  postgres::Params params;
-  params.Add(group_.value())
-      .Add(row.old_slot)
-      .Add(row.new_slot)
-      .Add(row.old_subscription)
-      .Add(row.new_subscription)
-      .Add(tables);
-  row.seek.kind == SeekKind::kTime ? params.Add(row.seek.time) : params.Add(nullptr);
-  row.seek.kind == SeekKind::kSnapshot ? params.Add(row.seek.snapshot) : params.Add(nullptr);
-  params.Add(row.accept_missing)
-      .Add(static_cast<int64_t>(row.keep_old.count()))
-      .Add(row.operator_name)
-      .Add(row.reason);
-  return transaction.Execute(schema_.Sql(kInsert), params).status();
+  return transaction
+      .Execute(schema_.Sql(kInsert), group_.value(), row.old_slot, row.new_slot,
+               row.old_subscription, row.new_subscription, tables, row.seek.time, row.seek.snapshot,
+               row.accept_missing, static_cast<int64_t>(row.keep_old.count()), row.operator_name,
+               row.reason)
+      .status();
 }
 
 absl::Status Rebuilds::Run(postgres::Transaction& transaction, std::string_view sql) const {

@@ -30,7 +30,7 @@ struct RebuildRow {
   std::string old_subscription;
   std::string new_subscription;
   std::vector<std::string> tables;  // as declared
-  WantedSeek seek;
+  SeekTarget seek;
   bool accept_missing = false;
   Millis keep_old{0};
   std::string operator_name;

@@ -200,8 +200,7 @@ RebuildWorld::Driver RebuildWorld::NewDriver(const RebuildStep& at) {
 }
 
 absl::Status RebuildWorld::Begin(Rebuild& rebuild) {
-  ASSIGN_OR_RETURN(const auto plan,
-                   rebuild.Plan({.from = {}, .operator_name = "ada", .reason = "a test"}));
+  ASSIGN_OR_RETURN(const auto plan, rebuild.Plan({.operator_name = "ada", .reason = "a test"}));
   return rebuild.Begin(plan);
 }
 

@@ -4,22 +4,18 @@
 #include <utility>
 
 #include "offsets/cautious_now.h"
+#include "offsets/seek_target.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
-#include "pubsub/names.h"
-#include "runner/seek/start_from.h"
 
 namespace lockstep::runner {
 namespace {
 
 constexpr int kMaxReleaseAtStart = 10'000;
 
-// "projects/p/subscriptions/s" -> "p".
-std::string_view ProjectOf(std::string_view subscription) {
-  const size_t begin = subscription.find('/') + 1;
-  return subscription.substr(begin, subscription.find('/', begin) - begin);
-}
+// A Seek before all that can be retained brings back all that is.
+constexpr auto kLongAgo = std::chrono::hours(24 * 3650);
 
 }  // namespace
 
@@ -59,32 +55,27 @@ std::optional<Obstacle> GroupStart::CheckDatabase(postgres::Connection& connecti
   return FromDatabase(group_.projector->Check(connection));
 }
 
-absl::StatusOr<state::WantedSeek> GroupStart::FirstSeek(postgres::Connection& connection) const {
-  if (options_.start_from != "checkpoint") {
-    ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(connection));
-    ASSIGN_OR_RETURN(state::WantedSeek seek, ParseStartFrom(options_.start_from, now));
-    if (seek.kind == state::SeekKind::kSnapshot) {
-      seek.snapshot = pubsub::SnapshotName(ProjectOf(options_.subscription), seek.snapshot);
-    }
-    return seek;
+absl::StatusOr<state::SeekTarget> GroupStart::FirstSeek(postgres::Connection& connection) const {
+  ASSIGN_OR_RETURN(const state::SeekTarget target, options_.ParseStartFrom());
+  ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(connection));
+  auto seek = offsets::Resolve(
+      target, connection, state::Checkpoints(group_.schema, epochs_.group()), now - kLongAgo, now);
+  if (absl::IsFailedPrecondition(seek.status())) {
+    return FailedPrecondition("start_from is {}, and {}", options_.start_from,
+                              MessageOf(seek.status()));
   }
-  const state::Checkpoints checkpoints(group_.schema, epochs_.group());
-  ASSIGN_OR_RETURN(const auto list, checkpoints.List(connection));
-  if (!list.empty()) {
-    return state::WantedSeek{.kind = state::SeekKind::kSnapshot, .snapshot = list.front().snapshot};
-  }
-  if (!absl::IsNotFound(epochs_.Load(connection).status())) return state::WantedSeek{};
-  return FailedPrecondition("start_from is checkpoint, and no checkpoint is recorded");
+  return seek;
 }
 
 std::optional<Obstacle> GroupStart::LoadEpoch(postgres::Connection& connection,
                                               ReadyToRun& ready) const {
-  const auto first = FirstSeek(connection);
-  if (!first.ok()) return FromDatabase(first.status());
-  auto under = group_.environment.existing_only
-                   ? epochs_.Load(connection)
-                   : epochs_.LoadOrCreate(connection, options_.subscription, *first,
-                                          group_.environment.instance);
+  auto under = epochs_.Load(connection);
+  if (absl::IsNotFound(under.status()) && !group_.environment.existing_only) {
+    const auto first = FirstSeek(connection);
+    if (!first.ok()) return FromDatabase(first.status());
+    under = epochs_.LoadOrCreate(connection, options_.subscription, *first,
+                                 group_.environment.instance);
+  }
   if (absl::IsNotFound(under.status())) {
     return Obstacle{true, std::string(MessageOf(under.status()))};
   }

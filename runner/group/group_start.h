@@ -29,7 +29,7 @@ class GroupStart {
 
  private:
   std::optional<Obstacle> CheckDatabase(postgres::Connection& connection) const;
-  absl::StatusOr<state::WantedSeek> FirstSeek(postgres::Connection& connection) const;
+  absl::StatusOr<state::SeekTarget> FirstSeek(postgres::Connection& connection) const;
   std::optional<Obstacle> LoadEpoch(postgres::Connection& connection, ReadyToRun& ready) const;
   std::optional<Obstacle> CheckDeadLetters() const;
   std::optional<Obstacle> CheckSubscription(const std::string& name) const;

@@ -121,13 +121,12 @@ class ResetChaos : public ::testing::Test {
   }
   void Reset(WallTime to, offsets::ResetMode mode) {
     const auto connection = database_.Connect();
-    const auto done =
-        resets_.Run(*connection, {.seek = {.kind = state::SeekKind::kTime, .time = to},
-                                  .mode = mode,
-                                  .tables = {"rm.items", "rm.counters"},
-                                  .operator_name = "chaos",
-                                  .fence = 2 * kFence,
-                                  .takeover = kTakeover});
+    const auto done = resets_.Run(*connection, {.seek = state::SeekTarget::To(to),
+                                                .mode = mode,
+                                                .tables = {"rm.items", "rm.counters"},
+                                                .operator_name = "chaos",
+                                                .fence = 2 * kFence,
+                                                .takeover = kTakeover});
     ASSERT_TRUE(done.ok()) << done.status();
   }
   bool Await(const std::string& sql, int64_t wanted) {

@@ -13,7 +13,6 @@ namespace {
 
 using offsets::ResetMode;
 using offsets::ResetRequest;
-using state::SeekKind;
 
 class Reset : public ::testing::Test {
  protected:
@@ -27,7 +26,7 @@ class Reset : public ::testing::Test {
   }
 
   ResetRequest To(WallTime time, ResetMode mode = ResetMode::kKeep) const {
-    return {.seek = {.kind = SeekKind::kTime, .time = time},
+    return {.seek = state::SeekTarget::To(time),
             .mode = mode,
             .tables = {"rm.items", "rm.counters"},
             .operator_name = "ada",

@@ -1,9 +1,9 @@
 #include "runner/options/group_options.h"
 
+#include "offsets/seek_target.h"
 #include "platform/config/config.h"
-#include "platform/duration.h"
 #include "platform/status.h"
-#include "runner/seek/start_from.h"
+#include "pubsub/names.h"
 
 namespace lockstep::runner {
 
@@ -77,10 +77,18 @@ absl::Status GroupOptions::Validate() const {
   }
   if (ack_fence < Millis(100)) return wrong("ack_fence", "must be 100ms at least");
   if (seek_takeover < Millis(1'000)) return wrong("seek_takeover", "must be 1s at least");
-  if (start_from == "checkpoint") return absl::OkStatus();
-  const absl::Status understood = ParseStartFrom(start_from, WallTime()).status();
+  const absl::Status understood = ParseStartFrom().status();
   return understood.ok() ? understood
                          : InvalidArgument("group '{}': {}", name, MessageOf(understood));
+}
+
+absl::StatusOr<state::SeekTarget> GroupOptions::ParseStartFrom() const {
+  const auto target = offsets::ParseSeekTarget(start_from, pubsub::ProjectOf(subscription));
+  if (target) return *target;
+  return InvalidArgument(
+      "start_from is '{}', not committed, earliest, latest, a time such as "
+      "2026-01-31T12:00:00Z, checkpoint, or snapshot:NAME",
+      start_from);
 }
 
 }  // namespace lockstep::runner

@@ -7,6 +7,7 @@
 #include "offsets/fence.h"
 #include "platform/clock.h"
 #include "runner/batch/batch_rules.h"
+#include "state/seek_target.h"
 
 namespace lockstep {
 class ConfigSection;
@@ -54,6 +55,7 @@ struct GroupOptions {
   std::string start_from = "committed";  // on the group's first start; then its offset counts
 
   absl::Status Validate() const;
+  absl::StatusOr<state::SeekTarget> ParseStartFrom() const;
 };
 
 // Everything but `file`, which its owner binds first.

@@ -7,6 +7,7 @@
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
+#include "pubsub/names.h"
 #include "state/offsets.h"
 
 namespace lockstep::runner {
@@ -14,12 +15,6 @@ namespace {
 
 // Postgres keeps microseconds.
 constexpr Millis kRounding{1};
-
-std::string ProjectOf(const std::string& subscription) {
-  constexpr std::string_view kProjects = "projects/";
-  return subscription.substr(kProjects.size(),
-                             subscription.find('/', kProjects.size()) - kProjects.size());
-}
 
 }  // namespace
 
@@ -78,7 +73,7 @@ absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
     found.certain = true;
   }
   if (enabled_) {
-    const auto snapshots = admin_.ListSnapshots(ProjectOf(now.subscription));
+    const auto snapshots = admin_.ListSnapshots(std::string(pubsub::ProjectOf(now.subscription)));
     if (absl::IsPermissionDenied(snapshots.status())) {
       log::Warning("no right to list snapshots: a restored database goes unrecognised at start",
                    {{"group", epochs_.group()}});
@@ -130,13 +125,13 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
                                              const Found& found) {
   const std::string what =
       fmt::format("the database of group '{}' went back: {}", epochs_.group().value(), found.how);
-  state::WantedSeek cure = now.seek;
+  state::SeekTarget cure = now.seek;
   const auto checkpoint =
       std::find_if(recorded.begin(), recorded.end(), [&](const state::Checkpoint& c) {
         return c.epoch == now.epoch && c.subscription == now.subscription;
       });
   if (checkpoint != recorded.end()) {
-    cure = {.kind = state::SeekKind::kSnapshot, .snapshot = checkpoint->snapshot};
+    cure = state::SeekTarget::ToSnapshot(checkpoint->snapshot);
     const auto snapshot = admin_.GetSnapshot(checkpoint->snapshot);
     if (absl::IsNotFound(snapshot.status())) {
       return Obstacle{true,
@@ -146,11 +141,11 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
                                   what, checkpoint->number, FormatTimestamp(checkpoint->taken_at))};
     }
   }
-  if (cure.kind == state::SeekKind::kNone && !found.certain) {
+  if (cure.kind == state::SeekTarget::Kind::kNone && !found.certain) {
     Remove(found.unknown);
     return std::nullopt;
   }
-  if (cure.kind == state::SeekKind::kNone) {
+  if (cure.kind == state::SeekTarget::Kind::kNone) {
     return Obstacle{
         true, fmt::format("{}; it holds no checkpoint of this epoch to heal it from: replay with "
                           "lockstepctl offsets reset --to-time{}",

@@ -46,10 +46,9 @@ std::optional<Obstacle> SeekPerformer::Pass(postgres::Connection& connection,
 }
 
 absl::Status SeekPerformer::Seek(const state::GroupEpoch& under) {
-  const state::WantedSeek& seek = under.seek;
-  return seek.kind == state::SeekKind::kTime
-             ? admin_.SeekToTime(under.subscription, seek.time)
-             : admin_.SeekToSnapshot(under.subscription, seek.snapshot);
+  const state::SeekTarget& seek = under.seek;
+  return seek.time ? admin_.SeekToTime(under.subscription, *seek.time)
+                   : admin_.SeekToSnapshot(under.subscription, *seek.snapshot);
 }
 
 Obstacle SeekPerformer::Repair(postgres::Connection& connection, const state::GroupEpoch& under) {
@@ -58,7 +57,7 @@ Obstacle SeekPerformer::Repair(postgres::Connection& connection, const state::Gr
   if (now->epoch == under.epoch && now->token == under.token) {
     return {false, "another instance took the Seek over; the same one twice does no harm"};
   }
-  if (now->seek.kind == state::SeekKind::kNone || now->subscription != under.subscription) {
+  if (now->seek.kind == state::SeekTarget::Kind::kNone || now->subscription != under.subscription) {
     return {false, "the group has moved on"};
   }
   log::Error("a Seek of an older epoch went out late: the present one's is asked for again",
