@@ -4,31 +4,11 @@
 
 #include <utility>
 
+#include "offsets/lock_retry.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
-#include "postgres/sql_error.h"
 
 namespace lockstep::offsets {
-namespace {
-
-constexpr std::string_view kLockNotAvailable = "55P03";
-
-constexpr std::string_view kHolders = R"(
-WITH key AS (SELECT hashtextextended('lockstep.epoch.' || $2 || '.' || $1, 0) AS k)
-SELECT DISTINCT a.pid, a.application_name, coalesce(a.state, 'unknown') AS state,
-       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, 0) AS seconds
-  FROM pg_locks l
-  JOIN pg_stat_activity a USING (pid), key
- WHERE l.granted AND l.pid <> pg_backend_pid()
-   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-   AND ((l.locktype = 'advisory' AND l.objsubid = 1
-         AND l.classid::bigint = (key.k >> 32) & 4294967295
-         AND l.objid::bigint = key.k & 4294967295)
-        OR (l.locktype = 'relation'
-            AND l.relation = ANY (SELECT to_regclass(t) FROM unnest($3::text[]) AS t)))
- ORDER BY a.pid)";
-
-}  // namespace
 
 std::string_view Name(ResetMode mode) {
   switch (mode) {
@@ -51,32 +31,20 @@ Resets::Resets(const state::Schema& schema, ConsumerGroup group)
       dead_letters_(schema, group_),
       offsets_(schema) {}
 
-absl::StatusOr<ResetDone> Resets::Run(postgres::Connection& connection, const ResetRequest& request,
-                                      const OnWait& on_wait) const {
-  const SteadyTime give_up = Clock::System().Steady() + request.lock_give_up;
-  while (true) {
-    auto done = Try(connection, request);
-    if (done.ok() || postgres::SqlState(done.status()) != kLockNotAvailable) return done;
-    ASSIGN_OR_RETURN(const auto holders, Holders(connection, request.tables));
-    if (on_wait) on_wait(holders);
-    if (Clock::System().Steady() >= give_up) {
-      return absl::DeadlineExceededError(
-          fmt::format("nothing was changed: the lock of group '{}' is held by {}", group_.value(),
-                      holders.empty() ? "somebody who has just gone; try again"
-                                      : fmt::format("{}", fmt::join(holders, "; "))));
-    }
-  }
-}
-
-absl::StatusOr<ResetDone> Resets::Try(postgres::Connection& connection,
-                                      const ResetRequest& request) const {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-  RETURN_IF_ERROR(
-      transaction.Execute(fmt::format("SET LOCAL lock_timeout = {}", request.lock_try.count()))
-          .status());
-  RETURN_IF_ERROR(epochs_.LockExclusively(transaction));
-  ASSIGN_OR_RETURN(const ResetDone done, Write(transaction, request));
-  RETURN_IF_ERROR(transaction.Commit());
+absl::StatusOr<ResetDone> Resets::Run(
+    postgres::Connection& connection, const ResetRequest& request,
+    const std::function<void(const std::vector<std::string>& holders)>& on_wait) const {
+  ResetDone done;
+  RETURN_IF_ERROR(WithLockRetry(connection, schema_, group_,
+                                {.tables = request.tables,
+                                 .each = request.lock_try,
+                                 .give_up = request.lock_give_up,
+                                 .on_wait = on_wait},
+                                [&](postgres::Transaction& transaction) -> absl::Status {
+                                  RETURN_IF_ERROR(epochs_.LockExclusively(transaction));
+                                  ASSIGN_OR_RETURN(done, Write(transaction, request));
+                                  return absl::OkStatus();
+                                }));
   return done;
 }
 
@@ -123,26 +91,6 @@ absl::Status Resets::Empty(postgres::Transaction& transaction, const ResetReques
   }
   return dead_letters_.DiscardAll(transaction, old_generation, request.operator_name,
                                   "a reset emptied the read model");
-}
-
-absl::StatusOr<std::vector<std::string>> Resets::Holders(
-    postgres::Connection& connection, const std::vector<std::string>& tables) const {
-  postgres::Array names;
-  for (const std::string& table : tables) {
-    ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
-    names.Add(name.Quoted());
-  }
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   connection.Execute(kHolders, group_.value(), schema_.name(), names));
-  std::vector<std::string> holders;
-  holders.reserve(rows.rows());
-  for (const postgres::Row row : rows) {
-    const std::string_view name = row.Text("application_name");
-    holders.push_back(fmt::format("{} (pid {}, {}, {} s in its transaction)",
-                                  name.empty() ? "a session" : name, row.Int("pid"),
-                                  row.Text("state"), row.Int("seconds")));
-  }
-  return holders;
 }
 
 }  // namespace lockstep::offsets

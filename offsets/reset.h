@@ -50,25 +50,18 @@ struct ResetDone {
 // second; one of them performs the Seek. Safe from any thread, each with a connection of its own.
 class Resets {
  public:
-  // Called with a line for each session that the reset waits for, at every try.
-  using OnWait = std::function<void(const std::vector<std::string>& holders)>;
-
   Resets(const state::Schema& schema, ConsumerGroup group);
 
-  absl::StatusOr<ResetDone> Run(postgres::Connection& connection, const ResetRequest& request,
-                                const OnWait& on_wait = {}) const;
+  // `on_wait`: see LockWait.
+  absl::StatusOr<ResetDone> Run(
+      postgres::Connection& connection, const ResetRequest& request,
+      const std::function<void(const std::vector<std::string>& holders)>& on_wait = {}) const;
 
   // The same inside the caller's transaction, which holds the lock.
   absl::StatusOr<ResetDone> Write(postgres::Transaction& transaction,
                                   const ResetRequest& request) const;
 
-  // Who keeps a reset waiting: one line each.
-  absl::StatusOr<std::vector<std::string>> Holders(postgres::Connection& connection,
-                                                   const std::vector<std::string>& tables) const;
-
  private:
-  absl::StatusOr<ResetDone> Try(postgres::Connection& connection,
-                                const ResetRequest& request) const;
   absl::Status Empty(postgres::Transaction& transaction, const ResetRequest& request,
                      int old_generation) const;
 

@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
 #include <thread>
 #include <utility>
 
-#include "platform/metrics.h"
+#include "offsets/lock_retry.h"
+#include "operations/shadow_filler.h"
+#include "operations/shadow_tables.h"
 #include "platform/status.h"
-#include "postgres/sql_error.h"
-#include "runner/group/group.h"
-#include "runner/lane/admission.h"
 
 namespace lockstep::operations {
 namespace {
@@ -19,113 +16,12 @@ namespace {
 using state::RebuildRow;
 using state::RebuildState;
 
-constexpr std::string_view kLockNotAvailable = "55P03";
-constexpr Millis kLockTry{1'000};
-// How long the live slot may need to catch up with the shadow, and how often that is tried before
-// the two are compared as they are (no runner may be up).
-constexpr Millis kLevel{5'000};
-constexpr Millis kLevelLook{20};
-constexpr int kLevelTries = 5;
 // The longest that a batch of the live slot can have been under way.
 constexpr std::chrono::minutes kLongestBatch{5};
 constexpr std::chrono::seconds kCheckEvery{1};
 constexpr std::chrono::seconds kMissingFor{30};
-constexpr Millis kNearlyThere{2'000};  // of lag: worth a look whether it is all there
 
 }  // namespace
-
-// The group that fills the shadow, while it runs.
-class Rebuild::Filling : public runner::Admission {
- public:
-  Filling(Rebuild& rebuild, const RebuildRow& row) : rebuild_(rebuild), row_(row) {}
-  ~Filling() override { Stop(); }
-
-  absl::Status Start() {
-    if (group_) return absl::OkStatus();
-    const Parts& parts = rebuild_.parts_;
-    ASSIGN_OR_RETURN(auto projector, parts.projector(row_.shadow_suffix()));
-    runner::GroupOptions options = parts.options;
-    options.name = rebuild_.rebuilds_.shadow_group().value();
-    options.subscription = row_.new_subscription;
-    options.checkpoints = false;
-    ASSIGN_OR_RETURN(
-        before_, rebuild_.inbox_.CountSince(rebuild_.connection_, rebuild_.rebuilds_.shadow_group(),
-                                            WallTime()));
-    metrics_ = std::make_unique<MetricsRegistry>();
-    environment_.reset(new runner::GroupEnvironment{.database = parts.database,
-                                                    .state_schema = parts.state_schema,
-                                                    .instance = parts.instance,
-                                                    .transport = parts.transport,
-                                                    .metrics = *metrics_,
-                                                    .existing_only = true,
-                                                    .admission = this});
-    follow_ = 0;
-    group_ =
-        std::make_unique<runner::Group>(std::move(options), std::move(projector), *environment_);
-    return group_->Start();
-  }
-  void Stop() { group_.reset(); }
-
-  // From now on only what this generation has seen is applied.
-  void FollowOnly(int generation) { follow_ = generation; }
-
-  std::vector<bool> Admit(postgres::Connection& connection,
-                          std::span<runner::Inbound* const> items) const override {
-    std::vector<bool> admitted(items.size(), true);
-    if (follow_ == 0) return admitted;
-    std::vector<std::string> ids;
-    for (const runner::Inbound* item : items) ids.push_back(item->event.event_id.value());
-    const auto seen = rebuild_.inbox_.Seen(connection, follow_, ids);
-    for (size_t i = 0; seen.ok() && i < ids.size(); ++i) {
-      // What has no readable id is in no inbox; it is a dead letter in both.
-      admitted[i] = (*seen)[i] || ids[i].empty();
-    }
-    return admitted;
-  }
-
-  int64_t done() const {
-    const runner::GroupCounts counts = group_->status().counts;
-    return before_ + counts.applied + counts.superseded + counts.ignored + counts.parked +
-           counts.dead;
-  }
-  // About; asked again only when it is reached, for the live slot goes on.
-  absl::StatusOr<int64_t> Total() {
-    if (!row_.seek.time) return 0;
-    if (total_ > 0 && done() < total_) return total_;
-    ASSIGN_OR_RETURN(
-        total_, rebuild_.inbox_.CountSince(rebuild_.connection_, rebuild_.group_, *row_.seek.time));
-    return total_;
-  }
-  // No event for so long; heartbeats go on.
-  bool NothingComes() {
-    const SteadyTime now = Clock::System().Steady();
-    const int64_t count = done();
-    if (count != last_count_ || !group_->DrainedFor(Millis(0))) last_event_ = now;
-    last_count_ = count;
-    return now - last_event_ >= rebuild_.quiet;
-  }
-  bool NearlyThere() const {
-    const runner::GroupStatus status = group_->status();
-    return status.counts.batches > 0 && status.lag < kNearlyThere;
-  }
-  absl::Status Halted() const {
-    const runner::GroupStatus status = group_->status();
-    if (status.state != runner::GroupState::kHalted) return absl::OkStatus();
-    return FailedPrecondition("the shadow can't be filled: {}", status.reason);
-  }
-
- private:
-  Rebuild& rebuild_;
-  const RebuildRow& row_;
-  std::unique_ptr<MetricsRegistry> metrics_;
-  std::unique_ptr<runner::GroupEnvironment> environment_;
-  std::unique_ptr<runner::Group> group_;
-  std::atomic<int> follow_{0};
-  int64_t before_ = 0;
-  int64_t total_ = 0;
-  int64_t last_count_ = -1;
-  SteadyTime last_event_;
-};
 
 Rebuild::Rebuild(Parts parts, postgres::Connection& connection, Listener listener)
     : parts_(std::move(parts)),
@@ -134,9 +30,11 @@ Rebuild::Rebuild(Parts parts, postgres::Connection& connection, Listener listene
       schema_(parts_.state_schema),
       group_(parts_.options.name),
       rebuilds_(schema_, group_),
-      inbox_(schema_) {}
-
-Rebuild::~Rebuild() = default;
+      shadow_group_(rebuilds_.shadow_group()),
+      live_(schema_, group_),
+      shadow_(schema_, shadow_group_),
+      inbox_(schema_),
+      slots_(schema_, group_) {}
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuild::Load() { return rebuilds_.Load(connection_); }
 
@@ -156,10 +54,6 @@ absl::StatusOr<RebuildRow> Rebuild::Need() {
   ASSIGN_OR_RETURN(auto row, rebuilds_.Load(connection_));
   if (!row) return NotFound("there is no rebuild of '{}'", group_.value());
   return *std::move(row);
-}
-
-RebuildSwap Rebuild::Swapper(const RebuildRow& row) {
-  return RebuildSwap(schema_, group_, ShadowTables(row.tables), parts_.write_times);
 }
 
 absl::Status Rebuild::Resume(bool despite_differences, const std::stop_token& stop) {
@@ -187,63 +81,60 @@ absl::Status Rebuild::Prepare(const RebuildRow& row) {
   const auto made = admin.CreateSubscription(like);
   if (!made.ok() && !absl::IsAlreadyExists(made.status())) return made.status();
   RETURN_IF_ERROR(Reached("subscribed"));
-  RETURN_IF_ERROR(RetryLocked([&] { return MakeShadow(row); }, row.tables));
+  RETURN_IF_ERROR(
+      Change(row.tables, [&](auto& transaction) { return MakeShadow(transaction, row); }));
   listener_.note(fmt::format("made {} and {}", row.new_subscription,
                              fmt::join(ShadowTables(row.tables).names(row.shadow_suffix()), ", ")));
   return Reached("made");
 }
 
-absl::Status Rebuild::MakeShadow(const RebuildRow& row) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(
-      transaction.Execute(fmt::format("SET LOCAL lock_timeout = {}", kLockTry.count())).status());
+absl::Status Rebuild::MakeShadow(postgres::Transaction& transaction, const RebuildRow& row) {
   RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
-  const state::Epochs shadow(schema_, rebuilds_.shadow_group());
-  RETURN_IF_ERROR(shadow.CreateShadow(transaction, {.slot = row.new_slot,
-                                                    .subscription = row.new_subscription,
-                                                    .seek = row.seek,
-                                                    .tables = row.tables,
-                                                    .suffix = row.shadow_suffix(),
-                                                    .by = row.operator_name}));
+  RETURN_IF_ERROR(shadow_.CreateShadow(transaction, {.slot = row.new_slot,
+                                                     .subscription = row.new_subscription,
+                                                     .seek = row.seek,
+                                                     .tables = row.tables,
+                                                     .suffix = row.shadow_suffix(),
+                                                     .by = row.operator_name}));
   RETURN_IF_ERROR(rebuilds_.SetFilling(transaction));
-  RETURN_IF_ERROR(Reached("making"));
-  return transaction.Commit();
+  return Reached("making");
 }
 
 absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
                            const std::stop_token& stop) {
-  Filling filling(*this, row);
+  ShadowFiller filler(parts_, row, connection_);
   SteadyTime checked;
   while (true) {
-    RETURN_IF_ERROR(filling.Start());
-    if (runner::SleepUnlessStopped(stop, poll)) {
+    RETURN_IF_ERROR(filler.Start());
+    if (runner::SleepUnlessStopped(stop, parts_.poll)) {
       return absl::CancelledError(
           fmt::format("interrupted; `lockstepctl rebuild resume {0}` goes on, `lockstepctl rebuild "
                       "abort {0}` undoes it",
                       group_.value()));
     }
-    RETURN_IF_ERROR(filling.Halted());
-    ASSIGN_OR_RETURN(const int64_t total, filling.Total());
-    const int64_t done = filling.done();
+    RETURN_IF_ERROR(filler.Halted());
+    ASSIGN_OR_RETURN(const int64_t total, filler.Total());
+    const int64_t done = filler.done();
     listener_.progress({.done = done, .total = total});
-    const bool nothing_comes = filling.NothingComes();
+    const bool nothing_comes = filler.NothingComes();
     const SteadyTime now = Clock::System().Steady();
-    const bool maybe = nothing_comes || (total > 0 && done >= total) || filling.NearlyThere();
+    const bool maybe = nothing_comes || (total > 0 && done >= total) || filler.NearlyThere();
     if (!maybe || now - checked < kCheckEvery) continue;
     checked = now;
     ASSIGN_OR_RETURN(const bool caught_up, CaughtUp(row, nothing_comes));
     if (!caught_up) continue;
     RETURN_IF_ERROR(Reached("filled"));
-    ASSIGN_OR_RETURN(const bool swapped, TrySwap(row, despite_differences, filling));
+    ASSIGN_OR_RETURN(const bool swapped, TrySwap(row, despite_differences, filler));
     if (swapped) return Reached("swapped");
   }
 }
 
 absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes) {
   const WallTime now = Clock::System().Now();
-  ASSIGN_OR_RETURN(
-      const auto missing,
-      Swapper(row).CountMissing(connection_, row.seek.time.value_or(row.began_at), row.began_at));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+  ASSIGN_OR_RETURN(const auto missing,
+                   inbox_.CountMissing(transaction, group_, shadow_group_,
+                                       row.seek.time.value_or(row.began_at), row.began_at));
   // What a snapshot brings back is not known before it has come.
   if (missing.all == 0 && (row.seek.time || nothing_comes)) {
     checked_until_ = now - kLongestBatch;
@@ -265,60 +156,17 @@ absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes
   return true;
 }
 
-// The two must have seen the same events to be compared: from here on the shadow takes only what
-// the live slot has taken, and the live slot catches up with what the shadow was ahead.
-absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differences,
-                                      Filling& filling) {
-  const RebuildSwap swap = Swapper(row);
-  const WallTime since = std::max(checked_until_, row.seek.time.value_or(row.began_at));
-  ASSIGN_OR_RETURN(const auto live, state::Epochs(schema_, group_).Load(connection_));
-  filling.FollowOnly(live.generation);
-  const SteadyTime give_up = Clock::System().Steady() + kLevel;
-  while (Clock::System().Steady() < give_up) {
-    ASSIGN_OR_RETURN(const int64_t ahead, swap.CountAhead(connection_, since));
-    if (ahead == 0) break;
-    std::this_thread::sleep_for(kLevelLook);
-  }
-  const auto result = swap.Try(connection_, {.check_since = since,
-                                             .despite_differences = despite_differences,
-                                             .level = ++tries_ < kLevelTries,
-                                             .lock_try = kLockTry,
-                                             .stop_shadow = [&] { filling.Stop(); },
-                                             .at = at});
-  filling.Stop();  // and with a new start it takes everything again
-  if (postgres::SqlState(result.status()) == kLockNotAvailable) {
-    ASSIGN_OR_RETURN(const auto holders,
-                     offsets::Resets(schema_, group_).Holders(connection_, row.tables));
-    listener_.note(fmt::format("the swap waits for {}",
-                               holders.empty() ? "somebody who has just gone"
-                                               : fmt::format("{}", fmt::join(holders, "; "))));
-    return false;
-  }
-  if (!result.ok()) return result.status();
-  last_swap_ = *result;
-  if (result->swapped) return true;
-  if (result->tables.empty()) return false;
-  return FailedPrecondition(
-      "the new tables differ from the live ones, so nothing was swapped; `lockstepctl rebuild "
-      "resume {0} --accept-differences` puts them in place as they are, `lockstepctl rebuild abort "
-      "{0}` drops them",
-      group_.value());
-}
-
-absl::Status Rebuild::RetryLocked(const std::function<absl::Status()>& run,
-                                  const std::vector<std::string>& tables) {
-  const SteadyTime give_up = Clock::System().Steady() + std::chrono::minutes(2);
-  while (true) {
-    absl::Status done = run();
-    if (done.ok() || postgres::SqlState(done) != kLockNotAvailable) return done;
-    ASSIGN_OR_RETURN(const auto holders,
-                     offsets::Resets(schema_, group_).Holders(connection_, tables));
-    if (Clock::System().Steady() >= give_up) {
-      return absl::DeadlineExceededError(
-          fmt::format("nothing was changed: a lock is held by {}", fmt::join(holders, "; ")));
-    }
-    for (const std::string& holder : holders) listener_.note("waiting for " + holder);
-  }
+absl::Status Rebuild::Change(std::vector<std::string> tables,
+                             const std::function<absl::Status(postgres::Transaction&)>& change) {
+  return offsets::WithLockRetry(connection_, schema_, group_,
+                                {.tables = std::move(tables),
+                                 .on_wait =
+                                     [this](const auto& holders) {
+                                       for (const std::string& holder : holders) {
+                                         listener_.note("waiting for " + holder);
+                                       }
+                                     }},
+                                change);
 }
 
 }  // namespace lockstep::operations

@@ -9,15 +9,27 @@
 #include <string>
 #include <vector>
 
-#include "operations/rebuild_swap.h"
-#include "operations/shadow_tables.h"
+#include "operations/table_compare.h"
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
 #include "runner/options/group_options.h"
+#include "state/epochs.h"
 #include "state/inbox.h"
 #include "state/rebuilds.h"
+#include "state/slots.h"
 
 namespace lockstep::operations {
+
+// Called between the steps of a rebuild; anything but OK ends it there, as a crash would.
+using RebuildStep = std::function<absl::Status(std::string_view step)>;
+
+struct SwapResult {
+  bool swapped = false;
+  int64_t missing = 0;  // events of the live inbox that the shadow still lacks: later, then
+  int64_t ahead = 0;    // events that the shadow has and the live slot has not
+  std::vector<TableComparison> tables;
+  bool differs() const;
+};
 
 struct RebuildRequest {
   state::SeekTarget from{.kind = state::SeekTarget::Kind::kEarliest};
@@ -39,7 +51,9 @@ struct RebuildProgress {
   int64_t total = 0;  // about; 0 = not known
 };
 
-// A group's rebuild, blue/green (docs/rebuild.md, docs/adr/0006). The shadow slot is filled by a
+class ShadowFiller;
+
+// A group's rebuild, blue/green (README.md here; docs/adr/0006). The shadow slot is filled by a
 // group of this very process, from a subscription of its own, while the group's runners serve from
 // the live one. Everything that is decided is in one row of the state schema, and each step can be
 // repeated: a rebuild that was interrupted anywhere is taken up by Resume or undone by Abort. One
@@ -57,6 +71,9 @@ class Rebuild {
         projector;
     // Per table, the columns that get the time of the write: two builds differ in them.
     std::map<std::string, std::set<std::string>> write_times = {};
+    Millis poll{250};
+    Millis quiet{3'000};  // without a delivery so long, nothing more comes
+    RebuildStep at = {};  // for tests
   };
   struct Listener {
     std::function<void(const RebuildProgress&)> progress;
@@ -65,7 +82,6 @@ class Rebuild {
 
   // REQUIRES: `connection` is the caller's own, for this object alone.
   Rebuild(Parts parts, postgres::Connection& connection, Listener listener);
-  ~Rebuild();
 
   // Looks, and changes nothing. Refusals say what is possible instead.
   absl::StatusOr<RebuildPlan> Plan(const RebuildRequest& request);
@@ -89,32 +105,44 @@ class Rebuild {
   // What the last try to swap has found.
   const std::optional<SwapResult>& last_swap() const { return last_swap_; }
 
-  // For tests: see RebuildStep.
-  RebuildStep at;
-  Millis poll{250};
-  Millis quiet{3'000};  // without a delivery so long, nothing more comes
-
  private:
-  class Filling;
-
   absl::Status LockDriver();
   absl::StatusOr<state::RebuildRow> Need();
-  absl::Status Reached(std::string_view step) const { return at ? at(step) : absl::OkStatus(); }
+  absl::Status Reached(std::string_view step) const {
+    return parts_.at ? parts_.at(step) : absl::OkStatus();
+  }
+  // In one transaction, again while others hold the locks of the group or of these tables.
+  absl::Status Change(std::vector<std::string> tables,
+                      const std::function<absl::Status(postgres::Transaction&)>& change);
+
   absl::Status Prepare(const state::RebuildRow& row);
-  absl::Status MakeShadow(const state::RebuildRow& row);
+  absl::Status MakeShadow(postgres::Transaction& transaction, const state::RebuildRow& row);
   absl::Status Fill(const state::RebuildRow& row, bool despite_differences,
                     const std::stop_token& stop);
   // Whether the shadow has everything, so that a swap can be tried.
   absl::StatusOr<bool> CaughtUp(const state::RebuildRow& row, bool nothing_comes);
+
+  // rebuild_swap.cc: the two moments at which the slots change places.
   absl::StatusOr<bool> TrySwap(const state::RebuildRow& row, bool despite_differences,
-                               Filling& filling);
-  absl::Status Discard(const state::RebuildRow& row);
-  absl::Status DropSlot(const state::RebuildRow& row);
-  absl::Status RetryLocked(const std::function<absl::Status()>& run,
-                           const std::vector<std::string>& tables);
-  absl::Status ForgetSubscription(const std::string& subscription);
+                               ShadowFiller& filler);
+  absl::Status Swap(postgres::Transaction& transaction, WallTime since, bool despite_differences,
+                    ShadowFiller& filler);
+  absl::Status SwapBack(postgres::Transaction& transaction, const std::string& operator_name,
+                        const std::string& reason);
+  absl::StatusOr<state::RebuildRow> LockIn(postgres::Transaction& transaction,
+                                           state::RebuildState state);
+  absl::StatusOr<int64_t> CountAhead(postgres::Transaction& transaction, WallTime since);
+  absl::Status AwaitLive(WallTime since);
+  absl::StatusOr<int64_t> AwaitShadow(postgres::Transaction& transaction, WallTime since);
+  absl::StatusOr<std::vector<TableComparison>> Compare(postgres::Transaction& transaction,
+                                                       const state::RebuildRow& row);
+  absl::Status HandOver(postgres::Transaction& transaction, const state::RebuildRow& row);
+
+  // rebuild_end.cc
   absl::Status Decide(const state::RebuildRow& row, int discard_slot);
-  RebuildSwap Swapper(const state::RebuildRow& row);
+  absl::Status Discard(const state::RebuildRow& row);
+  absl::Status DropSlot(postgres::Transaction& transaction, const state::RebuildRow& row);
+  absl::Status ForgetSubscription(const std::string& subscription);
 
   const Parts parts_;
   postgres::Connection& connection_;
@@ -122,9 +150,13 @@ class Rebuild {
   const state::Schema schema_;
   const ConsumerGroup group_;
   const state::Rebuilds rebuilds_;
+  const ConsumerGroup shadow_group_;
+  const state::Epochs live_;
+  const state::Epochs shadow_;
   const state::Inbox inbox_;
+  const state::Slots slots_;
   bool driver_ = false;
-  WallTime checked_until_;
+  WallTime checked_until_;       // the shadow has what the live slot got before
   int64_t not_redelivered_ = 0;  // and accepted
   int tries_ = 0;
   int64_t missing_ = -1;

@@ -2,20 +2,19 @@
 #include <fmt/format.h>
 
 #include "operations/rebuild.h"
+#include "operations/shadow_tables.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "state/checkpoints.h"
+#include "state/dead_letters.h"
 #include "state/instances.h"
 #include "state/offsets.h"
-#include "state/slots.h"
 
 namespace lockstep::operations {
 namespace {
 
 using state::RebuildRow;
 using state::RebuildState;
-
-constexpr Millis kLockTry{1'000};
 
 }  // namespace
 
@@ -44,9 +43,9 @@ absl::Status Rebuild::Rollback(const std::string& operator_name, const std::stri
   RETURN_IF_ERROR(MayRollback());
   ASSIGN_OR_RETURN(RebuildRow row, Need());
   if (row.state == RebuildState::kSwapped) {
-    const RebuildSwap swap = Swapper(row);
-    RETURN_IF_ERROR(RetryLocked(
-        [&] { return swap.Back(connection_, operator_name, reason, kLockTry, at); }, row.tables));
+    RETURN_IF_ERROR(Change(row.tables, [&](auto& transaction) {
+      return SwapBack(transaction, operator_name, reason);
+    }));
     RETURN_IF_ERROR(Reached("rolled_back"));
     ASSIGN_OR_RETURN(row, Need());
   }
@@ -98,10 +97,7 @@ absl::Status Rebuild::Abort() {
 
 absl::Status Rebuild::Decide(const RebuildRow& row, int discard_slot) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  ASSIGN_OR_RETURN(const auto now, rebuilds_.Lock(transaction));
-  if (!now || now->state != row.state) {
-    return FailedPrecondition("the rebuild has gone on without this command");
-  }
+  RETURN_IF_ERROR(LockIn(transaction, row.state).status());
   RETURN_IF_ERROR(rebuilds_.SetDiscarding(transaction, discard_slot));
   RETURN_IF_ERROR(transaction.Commit());
   return Reached("decided");
@@ -110,9 +106,8 @@ absl::Status Rebuild::Decide(const RebuildRow& row, int discard_slot) {
 // Database first: a slot whose subscription is gone could not be read, one without tables can't be
 // chosen. Each part may have been done by a run before this one.
 absl::Status Rebuild::Discard(const RebuildRow& row) {
-  RETURN_IF_ERROR(
-      RetryLocked([&] { return DropSlot(row); },
-                  ShadowTables(row.tables).names(RebuildRow::Suffix(row.discard_slot))));
+  RETURN_IF_ERROR(Change(ShadowTables(row.tables).names(RebuildRow::Suffix(row.discard_slot)),
+                         [&](auto& transaction) { return DropSlot(transaction, row); }));
   RETURN_IF_ERROR(Reached("dropped"));
   const bool was_new = row.discard_slot == row.new_slot;
   RETURN_IF_ERROR(ForgetSubscription(was_new ? row.new_subscription : row.old_subscription));
@@ -124,27 +119,21 @@ absl::Status Rebuild::Discard(const RebuildRow& row) {
   return transaction.Commit();
 }
 
-absl::Status Rebuild::DropSlot(const RebuildRow& row) {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(
-      transaction.Execute(fmt::format("SET LOCAL lock_timeout = {}", kLockTry.count())).status());
-  const ConsumerGroup shadow = rebuilds_.shadow_group();
-  const state::Epochs filling(schema_, shadow);
+absl::Status Rebuild::DropSlot(postgres::Transaction& transaction, const RebuildRow& row) {
   // Whoever may still be filling it finds its epoch gone.
-  RETURN_IF_ERROR(filling.LockExclusively(transaction));
-  const state::Slots slots(schema_, group_);
-  ASSIGN_OR_RETURN(const auto generation, slots.Remove(transaction, shadow, row.discard_slot));
+  RETURN_IF_ERROR(shadow_.LockExclusively(transaction));
+  ASSIGN_OR_RETURN(const auto generation,
+                   slots_.Remove(transaction, shadow_group_, row.discard_slot));
   if (generation) {
     RETURN_IF_ERROR(
         state::DeadLetters(schema_, group_)
             .DiscardAll(transaction, *generation, row.operator_name, "a rebuild took its place"));
   }
-  RETURN_IF_ERROR(state::Offsets(schema_).ForgetAll(transaction, shadow));
-  RETURN_IF_ERROR(state::Instances(schema_, shadow).ForgetAll(transaction));
-  RETURN_IF_ERROR(filling.Forget(transaction));
+  RETURN_IF_ERROR(state::Offsets(schema_).ForgetAll(transaction, shadow_group_));
+  RETURN_IF_ERROR(state::Instances(schema_, shadow_group_).ForgetAll(transaction));
+  RETURN_IF_ERROR(shadow_.Forget(transaction));
   RETURN_IF_ERROR(ShadowTables(row.tables).Drop(transaction, RebuildRow::Suffix(row.discard_slot)));
-  RETURN_IF_ERROR(Reached("dropping"));
-  return transaction.Commit();
+  return Reached("dropping");
 }
 
 // With the checkpoints that were taken of it: nobody can seek to them any more.

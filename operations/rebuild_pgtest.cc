@@ -120,11 +120,10 @@ TEST_F(RebuildTest, DifferencesAreListedAndNotSwapped) {
 }
 
 TEST_F(RebuildTest, TablesThatChangedMeanwhileAreNotSwapped) {
-  auto driver = world_.NewDriver();
-  driver.rebuild->at = [&](std::string_view step) {
+  auto driver = world_.NewDriver([&](std::string_view step) {
     if (step == "filled") world_.database.Run("CREATE INDEX items_late ON rm.items (version)");
     return absl::OkStatus();
-  };
+  });
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
   EXPECT_THAT(Text(world_.Resume(*driver.rebuild)), HasSubstr("has got index items_late"));
   ASSERT_EQ(driver.rebuild->Abort(), absl::OkStatus());
@@ -134,8 +133,7 @@ TEST_F(RebuildTest, TablesThatChangedMeanwhileAreNotSwapped) {
 TEST_F(RebuildTest, WhatTheNewTablesLackKeepsThemFromBeingSwapped) {
   std::stop_source stop;
   std::jthread patience;
-  auto driver = world_.NewDriver();
-  driver.rebuild->at = [&](std::string_view step) {
+  auto driver = world_.NewDriver([&](std::string_view step) {
     if (step == "filled" && !patience.joinable()) {
       world_.database.Run(
           "INSERT INTO feed_state.inbox (generation, event_id) SELECT generation, "
@@ -146,7 +144,7 @@ TEST_F(RebuildTest, WhatTheNewTablesLackKeepsThemFromBeingSwapped) {
       });
     }
     return absl::OkStatus();
-  };
+  });
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
   EXPECT_TRUE(absl::IsCancelled(driver.rebuild->Resume(false, stop.get_token())));
   EXPECT_TRUE(patience.joinable());
@@ -157,8 +155,7 @@ TEST_F(RebuildTest, WhatTheNewTablesLackKeepsThemFromBeingSwapped) {
 
 // Its Seek would go to a subscription that no longer serves.
 TEST_F(RebuildTest, WhileAResetIsUnderWayNothingIsSwapped) {
-  auto driver = world_.NewDriver();
-  driver.rebuild->at = [&](std::string_view step) -> absl::Status {
+  auto driver = world_.NewDriver([&](std::string_view step) -> absl::Status {
     if (step != "filled") return absl::OkStatus();
     const auto connection = world_.database.Connect();
     return offsets::Resets(state::Schema("feed_state"), ConsumerGroup("feed"))
@@ -167,7 +164,7 @@ TEST_F(RebuildTest, WhileAResetIsUnderWayNothingIsSwapped) {
                            .reason = "a test",
                            .fence = std::chrono::minutes(10)})
         .status();
-  };
+  });
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
   EXPECT_THAT(Text(world_.Resume(*driver.rebuild)), HasSubstr("a reset of the group is under way"));
   EXPECT_EQ(world_.Subscription(), kSubscription);

@@ -5,11 +5,11 @@
 
 #include "offsets/seek_target.h"
 #include "operations/rebuild.h"
+#include "operations/shadow_tables.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "state/checkpoints.h"
 #include "state/offsets.h"
-#include "state/slots.h"
 
 namespace lockstep::operations {
 namespace {
@@ -66,7 +66,7 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
         "a rebuild of '{}' stands already ({}); `lockstepctl rebuild status {}` says how to go on",
         group_.value(), Name(standing->state), group_.value());
   }
-  ASSIGN_OR_RETURN(const state::GroupEpoch live, state::Epochs(schema_, group_).Load(connection_));
+  ASSIGN_OR_RETURN(const state::GroupEpoch live, live_.Load(connection_));
   pubsub::Admin& admin = parts_.transport.admin();
   ASSIGN_OR_RETURN(const pubsub::Subscription subscription,
                    admin.GetSubscription(live.subscription));
@@ -84,7 +84,7 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
     return InvalidArgument("the old slot can be kept {} at most, as long as {} keeps its messages",
                            FormatDuration(subscription.retention), live.subscription);
   }
-  ASSIGN_OR_RETURN(const int newest, state::Slots(schema_, group_).Newest(connection_));
+  ASSIGN_OR_RETURN(const int newest, slots_.Newest(connection_));
   plan.row.new_slot = newest + 1;
   if (plan.row.seek.time) {
     ASSIGN_OR_RETURN(plan.events,

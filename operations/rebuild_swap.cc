@@ -1,30 +1,33 @@
-#include "operations/rebuild_swap.h"
-
+// Rebuild::TrySwap and SwapBack: the slots change places. Each is one transaction and a reset: the
+// epoch's lock is held exclusively, tables are renamed, the slot is flipped, a new epoch begins.
+// Runners of the group go over to the new slot by themselves.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 
+#include "offsets/lock_retry.h"
+#include "offsets/reset.h"
+#include "operations/rebuild.h"
+#include "operations/shadow_filler.h"
+#include "operations/shadow_tables.h"
 #include "platform/status.h"
+#include "state/dead_letters.h"
 #include "state/instances.h"
+#include "state/offsets.h"
 
 namespace lockstep::operations {
 namespace {
 
+using state::RebuildRow;
+using state::RebuildState;
+
 constexpr Millis kLook{20};
-
-absl::Status Reached(const RebuildStep& at, std::string_view step) {
-  return at ? at(step) : absl::OkStatus();
-}
-
-absl::Status SetTimeouts(postgres::Transaction& transaction, Millis lock_try) {
-  return transaction
-      .Execute(fmt::format("SELECT set_config('lock_timeout', '{}', true), "
-                           "set_config('statement_timeout', '0', true)",
-                           lock_try.count()))
-      .status();
-}
+// How long one slot may need to catch up with the other, and how often that is tried before the two
+// are compared as they are (no runner may be up).
+constexpr Millis kLevel{5'000};
+constexpr int kLevelTries = 5;
 
 }  // namespace
 
@@ -32,151 +35,163 @@ bool SwapResult::differs() const {
   return std::any_of(tables.begin(), tables.end(), [](const auto& t) { return !t.equal(); });
 }
 
-RebuildSwap::RebuildSwap(const state::Schema& schema, const ConsumerGroup& group,
-                         ShadowTables tables, std::map<std::string, std::set<std::string>> ignored)
-    : schema_(schema),
-      rebuilds_(schema, group),
-      inbox_(schema),
-      slots_(schema, group),
-      live_(schema, group),
-      shadow_(schema, rebuilds_.shadow_group()),
-      resets_(schema, group),
-      tables_(std::move(tables)),
-      ignored_(std::move(ignored)) {}
-
-absl::StatusOr<state::Inbox::Missing> RebuildSwap::CountMissing(postgres::Connection& connection,
-                                                                WallTime since,
-                                                                WallTime began) const {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-  return inbox_.CountMissing(transaction, rebuilds_.group(), rebuilds_.shadow_group(), since,
-                             began);
-}
-
-absl::StatusOr<int64_t> RebuildSwap::CountAhead(postgres::Connection& connection,
-                                                WallTime since) const {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-  return CountOneSided(transaction, rebuilds_.shadow_group(), rebuilds_.group(), since);
-}
-
-absl::StatusOr<int64_t> RebuildSwap::CountOneSided(postgres::Transaction& transaction,
-                                                   const ConsumerGroup& in,
-                                                   const ConsumerGroup& not_in,
-                                                   WallTime since) const {
-  ASSIGN_OR_RETURN(const auto missing, inbox_.CountMissing(transaction, in, not_in, since, since));
+// Events that the shadow has and the live slot has not.
+absl::StatusOr<int64_t> Rebuild::CountAhead(postgres::Transaction& transaction, WallTime since) {
+  ASSIGN_OR_RETURN(const auto missing,
+                   inbox_.CountMissing(transaction, shadow_group_, group_, since, since));
   return missing.all;
 }
 
-// The live slot stands still meanwhile: nothing is added to what the shadow must reach.
-absl::StatusOr<int64_t> RebuildSwap::AwaitShadow(postgres::Transaction& transaction,
-                                                 const Request& request) const {
-  const SteadyTime give_up = Clock::System().Steady() + request.pause;
-  while (true) {
-    ASSIGN_OR_RETURN(const int64_t missing,
-                     CountOneSided(transaction, rebuilds_.group(), rebuilds_.shadow_group(),
-                                   request.check_since));
-    if (missing == 0 || Clock::System().Steady() >= give_up) return missing;
-    std::this_thread::sleep_for(kLook);
-  }
+// The two must have seen the same events to be compared: from here on the shadow takes only what
+// the live slot has taken, and the live slot catches up with what the shadow was ahead.
+absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differences,
+                                      ShadowFiller& filler) {
+  const WallTime since = std::max(checked_until_, row.seek.time.value_or(row.began_at));
+  ASSIGN_OR_RETURN(const auto live, live_.Load(connection_));
+  filler.FollowOnly(live.generation);
+  RETURN_IF_ERROR(AwaitLive(since));
+  ++tries_;
+  bool waits = false;
+  const absl::Status tried = offsets::WithLockRetry(
+      connection_, schema_, group_,
+      {.tables = row.tables,
+       .give_up = Millis(0),
+       .on_wait =
+           [&](const auto& holders) {
+             waits = true;
+             listener_.note(fmt::format("the swap waits for {}",
+                                        holders.empty()
+                                            ? "somebody who has just gone"
+                                            : fmt::format("{}", fmt::join(holders, "; "))));
+           }},
+      [&](auto& transaction) { return Swap(transaction, since, despite_differences, filler); });
+  filler.Stop();  // and with a new start it takes everything again
+  if (waits) return false;
+  RETURN_IF_ERROR(tried);
+  if (last_swap_->swapped) return true;
+  if (last_swap_->tables.empty()) return false;
+  return FailedPrecondition(
+      "the new tables differ from the live ones, so nothing was swapped; `lockstepctl rebuild "
+      "resume {0} --accept-differences` puts them in place as they are, `lockstepctl rebuild abort "
+      "{0}` drops them",
+      group_.value());
 }
 
-absl::Status RebuildSwap::Compare(postgres::Transaction& transaction, const state::RebuildRow& row,
-                                  SwapResult& result) const {
-  for (const std::string& table : tables_.names()) {
-    const auto ignored = ignored_.find(table);
-    ASSIGN_OR_RETURN(
-        auto comparison,
-        CompareTables(transaction, table, table + row.shadow_suffix(),
-                      ignored == ignored_.end() ? std::set<std::string>() : ignored->second));
-    result.tables.push_back(std::move(comparison));
+absl::Status Rebuild::AwaitLive(WallTime since) {
+  const SteadyTime give_up = Clock::System().Steady() + kLevel;
+  while (Clock::System().Steady() < give_up) {
+    ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+    ASSIGN_OR_RETURN(const int64_t ahead, CountAhead(transaction, since));
+    if (ahead == 0) break;
+    std::this_thread::sleep_for(kLook);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<SwapResult> RebuildSwap::Try(postgres::Connection& connection,
-                                            const Request& request) const {
-  SwapResult result;
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-  RETURN_IF_ERROR(SetTimeouts(transaction, request.lock_try));
-  RETURN_IF_ERROR(live_.LockExclusively(transaction));
-  ASSIGN_OR_RETURN(const auto row, rebuilds_.Lock(transaction));
-  if (!row || row->state != state::RebuildState::kFilling) {
-    return FailedPrecondition("the rebuild has gone on without this command");
+// The live slot stands still meanwhile: nothing is added to what the shadow must reach.
+absl::StatusOr<int64_t> Rebuild::AwaitShadow(postgres::Transaction& transaction, WallTime since) {
+  const SteadyTime give_up = Clock::System().Steady() + kLevel;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto missing,
+                     inbox_.CountMissing(transaction, group_, shadow_group_, since, since));
+    if (missing.all == 0 || Clock::System().Steady() >= give_up) return missing.all;
+    std::this_thread::sleep_for(kLook);
   }
+}
+
+absl::StatusOr<RebuildRow> Rebuild::LockIn(postgres::Transaction& transaction, RebuildState state) {
+  ASSIGN_OR_RETURN(auto row, rebuilds_.Lock(transaction));
+  if (row && row->state == state) return *std::move(row);
+  return FailedPrecondition("the rebuild has gone on without this command");
+}
+
+absl::Status Rebuild::Swap(postgres::Transaction& transaction, WallTime since,
+                           bool despite_differences, ShadowFiller& filler) {
+  SwapResult result;
+  const auto found = [&] {
+    last_swap_ = std::move(result);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(live_.LockExclusively(transaction));
+  ASSIGN_OR_RETURN(const RebuildRow row, LockIn(transaction, RebuildState::kFilling));
   ASSIGN_OR_RETURN(const state::GroupEpoch now, live_.Load(transaction));
   if (!now.seek_done) {
     return FailedPrecondition(
         "a reset of the group is under way; resume the rebuild once its Seek is done");
   }
-  ASSIGN_OR_RETURN(result.missing, AwaitShadow(transaction, request));
-  if (result.missing > 0) return result;
-  RETURN_IF_ERROR(Reached(request.at, "swap.locked"));
-  if (request.stop_shadow) request.stop_shadow();
+  ASSIGN_OR_RETURN(result.missing, AwaitShadow(transaction, since));
+  if (result.missing > 0) return found();
+  RETURN_IF_ERROR(Reached("swap.locked"));
+  filler.Stop();
   RETURN_IF_ERROR(shadow_.LockExclusively(transaction));
-  ASSIGN_OR_RETURN(result.ahead, CountOneSided(transaction, rebuilds_.shadow_group(),
-                                               rebuilds_.group(), request.check_since));
-  if (result.ahead > 0 && request.level) return result;
-  ASSIGN_OR_RETURN(const auto changes, tables_.Changes(transaction, row->shadow_suffix()));
+  ASSIGN_OR_RETURN(result.ahead, CountAhead(transaction, since));
+  if (result.ahead > 0 && tries_ < kLevelTries) return found();
+  const ShadowTables tables(row.tables);
+  ASSIGN_OR_RETURN(const auto changes, tables.Changes(transaction, row.shadow_suffix()));
   if (!changes.empty()) {
     return FailedPrecondition(
         "the tables have changed since the rebuild began; abort it and begin again:\n  {}",
         fmt::join(changes, "\n  "));
   }
-  RETURN_IF_ERROR(Compare(transaction, *row, result));
-  RETURN_IF_ERROR(Reached(request.at, "swap.verified"));
-  if (result.differs() && !request.despite_differences) return result;
-  RETURN_IF_ERROR(
-      tables_.Swap(transaction, state::RebuildRow::Suffix(row->old_slot), row->shadow_suffix()));
-  RETURN_IF_ERROR(Reached(request.at, "swap.renamed"));
-  RETURN_IF_ERROR(HandOver(transaction, *row));
-  RETURN_IF_ERROR(Reached(request.at, "swap.flipped"));
-  RETURN_IF_ERROR(transaction.Commit());
+  ASSIGN_OR_RETURN(result.tables, Compare(transaction, row));
+  RETURN_IF_ERROR(Reached("swap.verified"));
+  if (result.differs() && !despite_differences) return found();
+  RETURN_IF_ERROR(tables.Swap(transaction, RebuildRow::Suffix(row.old_slot), row.shadow_suffix()));
+  RETURN_IF_ERROR(Reached("swap.renamed"));
+  RETURN_IF_ERROR(HandOver(transaction, row));
+  RETURN_IF_ERROR(Reached("swap.flipped"));
   result.swapped = true;
-  return result;
+  return found();
 }
 
-absl::Status RebuildSwap::HandOver(postgres::Transaction& transaction,
-                                   const state::RebuildRow& row) const {
-  const ConsumerGroup& group = rebuilds_.group();
-  const ConsumerGroup shadow = rebuilds_.shadow_group();
+absl::StatusOr<std::vector<TableComparison>> Rebuild::Compare(postgres::Transaction& transaction,
+                                                              const RebuildRow& row) {
+  std::vector<TableComparison> compared;
+  for (const std::string& table : row.tables) {
+    const auto ignored = parts_.write_times.find(table);
+    ASSIGN_OR_RETURN(auto comparison,
+                     CompareTables(transaction, table, table + row.shadow_suffix(),
+                                   ignored == parts_.write_times.end() ? std::set<std::string>()
+                                                                       : ignored->second));
+    compared.push_back(std::move(comparison));
+  }
+  return compared;
+}
+
+absl::Status Rebuild::HandOver(postgres::Transaction& transaction, const RebuildRow& row) {
   RETURN_IF_ERROR(rebuilds_.SetSwapped(transaction));
-  RETURN_IF_ERROR(slots_.Take(transaction, shadow, row.new_slot));
+  RETURN_IF_ERROR(slots_.Take(transaction, shadow_group_, row.new_slot));
   RETURN_IF_ERROR(slots_.Activate(transaction, row.new_slot, row.old_slot, row.tables,
-                                  state::RebuildRow::Suffix(row.old_slot)));
-  RETURN_IF_ERROR(state::DeadLetters(schema_, group).Take(transaction, shadow));
-  RETURN_IF_ERROR(resets_
+                                  RebuildRow::Suffix(row.old_slot)));
+  RETURN_IF_ERROR(state::DeadLetters(schema_, group_).Take(transaction, shadow_group_));
+  RETURN_IF_ERROR(offsets::Resets(schema_, group_)
                       .Write(transaction, {.skip_before = row.seek.time,
                                            .operator_name = row.operator_name,
                                            .reason = row.reason,
                                            .action = "rebuild.swapped"})
                       .status());
-  RETURN_IF_ERROR(state::Offsets(schema_).Take(transaction, group, shadow));
-  RETURN_IF_ERROR(state::Instances(schema_, shadow).ForgetAll(transaction));
+  RETURN_IF_ERROR(state::Offsets(schema_).Take(transaction, group_, shadow_group_));
+  RETURN_IF_ERROR(state::Instances(schema_, shadow_group_).ForgetAll(transaction));
   return shadow_.Forget(transaction);
 }
 
-absl::Status RebuildSwap::Back(postgres::Connection& connection, const std::string& operator_name,
-                               const std::string& reason, Millis lock_try,
-                               const RebuildStep& at) const {
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-  RETURN_IF_ERROR(SetTimeouts(transaction, lock_try));
+// Back to the old slot, whose subscription has kept what came since.
+absl::Status Rebuild::SwapBack(postgres::Transaction& transaction, const std::string& operator_name,
+                               const std::string& reason) {
   RETURN_IF_ERROR(live_.LockExclusively(transaction));
-  ASSIGN_OR_RETURN(const auto row, rebuilds_.Lock(transaction));
-  if (!row || row->state != state::RebuildState::kSwapped) {
-    return FailedPrecondition("the rebuild has gone on without this command");
-  }
+  ASSIGN_OR_RETURN(const RebuildRow row, LockIn(transaction, RebuildState::kSwapped));
+  RETURN_IF_ERROR(ShadowTables(row.tables)
+                      .Swap(transaction, row.shadow_suffix(), RebuildRow::Suffix(row.old_slot)));
   RETURN_IF_ERROR(
-      tables_.Swap(transaction, row->shadow_suffix(), state::RebuildRow::Suffix(row->old_slot)));
-  RETURN_IF_ERROR(slots_.Activate(transaction, row->old_slot, row->new_slot, row->tables,
-                                  row->shadow_suffix()));
-  RETURN_IF_ERROR(resets_
-                      .Write(transaction, {.skip_before = row->old_skip_before,
+      slots_.Activate(transaction, row.old_slot, row.new_slot, row.tables, row.shadow_suffix()));
+  RETURN_IF_ERROR(offsets::Resets(schema_, group_)
+                      .Write(transaction, {.skip_before = row.old_skip_before,
                                            .operator_name = operator_name,
                                            .reason = reason,
                                            .action = "rebuild.rolled_back"})
                       .status());
-  RETURN_IF_ERROR(rebuilds_.SetDiscarding(transaction, row->new_slot));
-  RETURN_IF_ERROR(Reached(at, "rollback.flipped"));
-  return transaction.Commit();
+  RETURN_IF_ERROR(rebuilds_.SetDiscarding(transaction, row.new_slot));
+  return Reached("rollback.flipped");
 }
 
 }  // namespace lockstep::operations

@@ -189,13 +189,13 @@ RebuildWorld::Driver RebuildWorld::NewDriver(const RebuildStep& at) {
                      .transport = *transport,
                      .options = options,
                      .projector = [this](const std::string& suffix) { return Projector(suffix); },
-                     .write_times = {{"rm.items", {"updated_at"}}}},
+                     .write_times = {{"rm.items", {"updated_at"}}},
+                     .poll = Millis(20),
+                     .quiet = Millis(300),
+                     .at = at},
       *driver.connection,
       Rebuild::Listener{.progress = [](const auto&) {},
                         .note = [this](const std::string& text) { notes.push_back(text); }});
-  driver.rebuild->at = at;
-  driver.rebuild->poll = Millis(20);
-  driver.rebuild->quiet = Millis(300);
   return driver;
 }
 

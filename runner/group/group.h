@@ -39,7 +39,6 @@ class Group : public Service {
   // How long an event is remembered: what the last session began with, for its subscription was
   // asked whether that is long enough. 0 = there was none yet.
   Millis inbox_retention() const;
-  SeekPerformer& seek_performer() { return start_.seek_performer(); }
 
  private:
   void Run();

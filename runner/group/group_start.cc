@@ -27,7 +27,8 @@ GroupStart::GroupStart(GroupContext& group)
                       group.environment.instance,
                       {.takeover = options_.seek_takeover,
                        .valid = options_.ack_fence,
-                       .fence = 2 * options_.ack_fence}) {}
+                       .fence = 2 * options_.ack_fence},
+                      group.environment.seek_hooks) {}
 
 std::optional<Obstacle> GroupStart::Prepare(postgres::Connection& connection, ReadyToRun& ready) {
   if (auto obstacle = CheckDatabase(connection)) return obstacle;

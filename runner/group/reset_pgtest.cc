@@ -169,15 +169,15 @@ TEST_F(Reset, ABatchOfTheOldEpochDoesNotCommit) {
 
 // The performer is stopped between claim and Seek; another takes over; then it wakes.
 TEST_F(Reset, APerformerThatWakesLateDoesNotSeek) {
-  auto sleeper = world_.NewGroup("sleeper");
-  world_.Publish({{.id = "a", .version = 1}});
-  ASSERT_TRUE(world_.AwaitDrained());
   std::latch claimed(1), wake(1);
-  sleeper->seek_performer().after_claim = [&, first = true]() mutable {
+  world_.seek_hooks.after_claim = [&, first = true]() mutable {
     if (!std::exchange(first, false)) return;
     claimed.count_down();
     wake.wait();
   };
+  auto sleeper = world_.NewGroup("sleeper");
+  world_.Publish({{.id = "a", .version = 1}});
+  ASSERT_TRUE(world_.AwaitDrained());
   Run(To(WallTime(), ResetMode::kEmpty));
   claimed.wait();
   auto other = world_.NewGroup("other");
@@ -194,15 +194,15 @@ TEST_F(Reset, APerformerThatWakesLateDoesNotSeek) {
 
 // Worse: it is stopped after its last look, so that its Seek goes out under a later epoch.
 TEST_F(Reset, ASeekThatGoesOutLateIsRepaired) {
-  auto sleeper = world_.NewGroup("sleeper");
-  world_.Publish({{.id = "a", .version = 1}});
-  ASSERT_TRUE(world_.AwaitDrained());
   std::latch claimed(1), wake(1);
-  sleeper->seek_performer().before_seek = [&, first = true]() mutable {
+  world_.seek_hooks.before_seek = [&, first = true]() mutable {
     if (!std::exchange(first, false)) return;
     claimed.count_down();
     wake.wait();
   };
+  auto sleeper = world_.NewGroup("sleeper");
+  world_.Publish({{.id = "a", .version = 1}});
+  ASSERT_TRUE(world_.AwaitDrained());
   Run(To(Clock::System().Now()));  // forward: the harmful one
   claimed.wait();
   world_.options.lanes = 1;

@@ -11,6 +11,7 @@
 #include "runner/lane/dead_letter_budget.h"
 #include "runner/options/group_options.h"
 #include "runner/seek/restore_witness.h"
+#include "runner/seek/seek_performer.h"
 #include "runner/status/group_metrics.h"
 #include "runner/status/health_options.h"
 #include "state/epochs.h"
@@ -34,6 +35,7 @@ struct GroupEnvironment {
   bool existing_only = false;  // a group is never made by its start: somebody else made it
   const Admission* admission = nullptr;        // null = everything is applied as it comes
   offsets::OffsetProvider* offsets = nullptr;  // null = in the state schema
+  SeekHooks seek_hooks{};                      // for tests
 };
 
 // One consumer group's own: made once by its Group, used by reference in its start, its sessions

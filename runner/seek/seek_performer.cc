@@ -9,12 +9,14 @@
 namespace lockstep::runner {
 
 SeekPerformer::SeekPerformer(const state::Schema& schema, const state::Epochs& epochs,
-                             pubsub::Admin& admin, std::string instance, SeekTiming timing)
+                             pubsub::Admin& admin, std::string instance, SeekTiming timing,
+                             SeekHooks hooks)
     : schema_(schema),
       epochs_(epochs),
       admin_(admin),
       instance_(std::move(instance)),
-      timing_(timing) {}
+      timing_(timing),
+      hooks_(std::move(hooks)) {}
 
 std::optional<Obstacle> SeekPerformer::Pass(postgres::Connection& connection,
                                             const state::GroupEpoch& under) {
@@ -26,11 +28,11 @@ std::optional<Obstacle> SeekPerformer::Pass(postgres::Connection& connection,
                                        "before, or another instance performs it",
                                        under.epoch)};
   }
-  if (after_claim) after_claim();
+  if (hooks_.after_claim) hooks_.after_claim();
   if (Clock::System().Steady() - before > timing_.valid) {
     return Obstacle{false, "the claim on the Seek grew old before the Seek was sent"};
   }
-  if (before_seek) before_seek();
+  if (hooks_.before_seek) hooks_.before_seek();
   const absl::Status sought = Seek(under);
   if (!sought.ok()) {
     epochs_.ReleaseSeek(connection, under, instance_).IgnoreError();

@@ -17,6 +17,12 @@ struct SeekTiming {
   Millis fence = offsets::kSeekFence;        // of a reset that repairs
 };
 
+// For tests, which stop a performer at the two moments that matter.
+struct SeekHooks {
+  std::function<void()> after_claim;
+  std::function<void()> before_seek;  // after its last look
+};
+
 // Performs the Seek that an epoch wants, so that exactly one runner does and no stream opens before
 // it is done. The claim is a row in the database; acks of the epoch before are waited for by the
 // claim itself (`seek_not_before`). Runs on the group's thread.
@@ -27,14 +33,10 @@ struct SeekTiming {
 class SeekPerformer {
  public:
   SeekPerformer(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
-                std::string instance, SeekTiming timing);
+                std::string instance, SeekTiming timing, SeekHooks hooks = {});
 
   // Nothing when the epoch's Seek is done and marked.
   std::optional<Obstacle> Pass(postgres::Connection& connection, const state::GroupEpoch& under);
-
-  // For tests: called between the claim and the Seek, and between the last look and the Seek.
-  std::function<void()> after_claim;
-  std::function<void()> before_seek;
 
  private:
   absl::Status Seek(const state::GroupEpoch& under);
@@ -45,6 +47,7 @@ class SeekPerformer {
   pubsub::Admin& admin_;
   const std::string instance_;
   const SeekTiming timing_;
+  const SeekHooks hooks_;
 };
 
 }  // namespace lockstep::runner

@@ -88,7 +88,8 @@ std::unique_ptr<Group> GroupWorld::NewGroup(const std::string& instance) {
                                                   .poll = poll,
                                                   .retry_halt = Millis(50),
                                                   .look_for_left = look_for_left,
-                                                  .offsets = offsets});
+                                                  .offsets = offsets,
+                                                  .seek_hooks = std::exchange(seek_hooks, {})});
   auto projector = std::make_unique<TestProjector>();
   projector->may_park = may_park;
   auto group = std::make_unique<Group>(options, std::move(projector), *environments_.back());

@@ -57,7 +57,8 @@ class GroupWorld {
   bool may_park = true;
   Millis look_for_left{30'000};
   Millis drain{8'000};
-  Millis poll{50};  // how often a group's thread looks at the epoch
+  Millis poll{50};       // how often a group's thread looks at the epoch
+  SeekHooks seek_hooks;  // of the next group
   offsets::OffsetProvider* offsets = nullptr;
 
   std::unique_ptr<Group> NewGroup(const std::string& instance = "one");

@@ -1,0 +1,91 @@
+#include "operations/shadow_filler.h"
+
+#include <utility>
+
+#include "platform/status.h"
+
+namespace lockstep::operations {
+namespace {
+
+constexpr Millis kNearlyThere{2'000};  // of lag
+
+}  // namespace
+
+ShadowFiller::ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow& row,
+                           postgres::Connection& connection)
+    : parts_(parts),
+      row_(row),
+      connection_(connection),
+      inbox_(state::Schema(parts.state_schema)),
+      live_(parts.options.name),
+      name_(state::Rebuilds(state::Schema(parts.state_schema), live_).shadow_group()) {}
+
+absl::Status ShadowFiller::Start() {
+  if (group_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto projector, parts_.projector(row_.shadow_suffix()));
+  runner::GroupOptions options = parts_.options;
+  options.name = name_.value();
+  options.subscription = row_.new_subscription;
+  options.checkpoints = false;
+  ASSIGN_OR_RETURN(before_, inbox_.CountSince(connection_, name_, WallTime()));
+  metrics_ = std::make_unique<MetricsRegistry>();
+  environment_.reset(new runner::GroupEnvironment{.database = parts_.database,
+                                                  .state_schema = parts_.state_schema,
+                                                  .instance = parts_.instance,
+                                                  .transport = parts_.transport,
+                                                  .metrics = *metrics_,
+                                                  .existing_only = true,
+                                                  .admission = this});
+  follow_ = 0;
+  group_ = std::make_unique<runner::Group>(std::move(options), std::move(projector), *environment_);
+  return group_->Start();
+}
+
+std::vector<bool> ShadowFiller::Admit(postgres::Connection& connection,
+                                      std::span<runner::Inbound* const> items) const {
+  std::vector<bool> admitted(items.size(), true);
+  if (follow_ == 0) return admitted;
+  std::vector<std::string> ids;
+  for (const runner::Inbound* item : items) ids.push_back(item->event.event_id.value());
+  const auto seen = inbox_.Seen(connection, follow_, ids);
+  for (size_t i = 0; seen.ok() && i < ids.size(); ++i) {
+    // What has no readable id is in no inbox; it is a dead letter in both.
+    admitted[i] = (*seen)[i] || ids[i].empty();
+  }
+  return admitted;
+}
+
+int64_t ShadowFiller::done() const {
+  const runner::GroupCounts counts = group_->status().counts;
+  return before_ + counts.applied + counts.superseded + counts.ignored + counts.parked +
+         counts.dead;
+}
+
+// Asked again only when it is reached, for the live slot goes on.
+absl::StatusOr<int64_t> ShadowFiller::Total() {
+  if (!row_.seek.time) return 0;
+  if (total_ > 0 && done() < total_) return total_;
+  ASSIGN_OR_RETURN(total_, inbox_.CountSince(connection_, live_, *row_.seek.time));
+  return total_;
+}
+
+bool ShadowFiller::NothingComes() {
+  const SteadyTime now = Clock::System().Steady();
+  const int64_t count = done();
+  if (count != last_count_ || !group_->DrainedFor(Millis(0))) last_event_ = now;
+  last_count_ = count;
+  return now - last_event_ >= parts_.quiet;
+}
+
+bool ShadowFiller::NearlyThere() const {
+  const runner::GroupStatus status = group_->status();
+  return status.counts.batches > 0 && status.lag < kNearlyThere;
+}
+
+absl::Status ShadowFiller::Halted() const {
+  const runner::GroupStatus status = group_->status();
+  if (status.state != runner::GroupState::kHalted) return absl::OkStatus();
+  return FailedPrecondition("the shadow can't be filled: {}", status.reason);
+}
+
+}  // namespace lockstep::operations

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "operations/rebuild.h"
+#include "platform/metrics.h"
+#include "runner/group/group.h"
+#include "runner/lane/admission.h"
+
+namespace lockstep::operations {
+
+// The group that fills a rebuild's shadow slot, and what is known of its progress. On the rebuild's
+// thread; Admit alone is called on the lanes' threads.
+class ShadowFiller : public runner::Admission {
+ public:
+  ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow& row,
+               postgres::Connection& connection);
+  ~ShadowFiller() override { Stop(); }
+
+  // A new start takes everything again.
+  absl::Status Start();
+  void Stop() { group_.reset(); }
+
+  // From now on only what this generation has seen is applied.
+  void FollowOnly(int generation) { follow_ = generation; }
+  std::vector<bool> Admit(postgres::Connection& connection,
+                          std::span<runner::Inbound* const> items) const override;
+
+  // REQUIRES: started.
+  int64_t done() const;
+  absl::StatusOr<int64_t> Total();  // about; 0 = not known
+  bool NothingComes();              // no event for so long; heartbeats go on
+  bool NearlyThere() const;         // worth a look whether it is all there
+  absl::Status Halted() const;
+
+ private:
+  const Rebuild::Parts& parts_;
+  const state::RebuildRow& row_;
+  postgres::Connection& connection_;
+  const state::Inbox inbox_;
+  const ConsumerGroup live_;
+  const ConsumerGroup name_;  // of the shadow's group
+  std::unique_ptr<MetricsRegistry> metrics_;
+  std::unique_ptr<runner::GroupEnvironment> environment_;
+  std::unique_ptr<runner::Group> group_;
+  std::atomic<int> follow_{0};
+  int64_t before_ = 0;
+  int64_t total_ = 0;
+  int64_t last_count_ = -1;
+  SteadyTime last_event_;
+};
+
+}  // namespace lockstep::operations
