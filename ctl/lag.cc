@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <thread>
 
@@ -11,6 +10,7 @@
 #include "ctl/group_context.h"
 #include "ctl/progress.h"
 #include "platform/duration.h"
+#include "platform/pace.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "state/overview.h"
@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Millis kLook{1'000};
-constexpr Millis kWindow{5'000};  // over which a watched rate is reckoned: reports come in steps
+constexpr Pace::Options kPace{.shortest = 5, .longest = 5};  // reports come in steps
 
 constexpr int64_t kNoBacklog = 2'000;  // ms of lag: whoever keeps up has nothing to get through
 
@@ -75,20 +75,28 @@ absl::StatusOr<std::vector<Group>> Look(RunnerContext& runner) {
   return groups;
 }
 
-// Out of two looks: how fast, and when a group that works through a backlog will be through. The
-// position nears the present by more than a second a second, or never arrives.
-void Compare(const std::vector<Group>& before, double seconds, std::vector<Group>& now) {
-  std::map<std::string, const Group*> old;
-  for (const Group& group : before) old[group.name] = &group;
-  for (Group& group : now) {
-    const auto found = old.find(group.name);
-    if (found == old.end() || found->second->epoch != group.epoch) continue;
-    const Group& then = *found->second;
-    group.rate = std::max(0.0, static_cast<double>(group.handled - then.handled) / seconds);
-    if (!group.behind || !then.behind || group.idle()) continue;
-    if (group.lag && *group.lag < kNoBacklog) continue;
-    const double gained = static_cast<double>(*then.behind - *group.behind) / 1000 / seconds;
-    if (gained > 0.01) group.eta = static_cast<double>(*group.behind) / 1000 / gained;
+// How a group's numbers move from look to look.
+struct Moving {
+  int64_t epoch = 0;
+  Pace handled{kPace};
+  Pace behind{kPace};  // in seconds
+};
+using Movements = std::map<std::string, Moving>;  // by group
+
+// How fast, and when a group that works through a backlog will be through. The position nears the
+// present by more than a second a second, or never arrives.
+void Estimate(Movements& movements, double seconds, std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    Moving& moving = movements[group.name];
+    if (moving.epoch != group.epoch) moving = {.epoch = group.epoch};
+    moving.handled.Note(seconds, static_cast<double>(group.handled));
+    group.rate = std::max(0.0, moving.handled.per_second().value_or(0));
+    if (!group.behind) continue;
+    const double behind = static_cast<double>(*group.behind) / 1000;
+    moving.behind.Note(seconds, behind);
+    if (group.idle() || (group.lag && *group.lag < kNoBacklog)) continue;
+    if (moving.behind.per_second().value_or(0) < -0.01)
+      group.eta = moving.behind.SecondsFor(-behind);
   }
 }
 
@@ -150,28 +158,20 @@ void Refresh(const std::string& text) {
   fmt::print("\033[H{}Z\033[K\n\033[K\n{}\033[J", now, text);
 }
 
-struct Looked {
-  SteadyTime at;
-  std::vector<Group> groups;
-};
-
 absl::Status Watch(const Context& context, const Options& options, RunnerContext runner) {
   const bool screen = !context.json && isatty(STDOUT_FILENO) != 0;
   if (screen) fmt::print("\033[2J");
-  std::deque<Looked> looks;
+  Movements movements;
   while (true) {
     auto looked = Look(runner);
-    const SteadyTime now = Clock::System().Steady();
     if (!looked.ok()) {  // it may be back in a moment, and whoever watches wants to see that
       if (!screen) return looked.status();
       Refresh(fmt::format("the database can't be asked: {}\033[K\n", MessageOf(looked.status())));
       if (auto again = OpenRunner(context, options.schema); again.ok()) runner = *std::move(again);
-      looks.clear();
+      movements.clear();
     } else {
-      looks.push_back({now, *looked});
-      while (looks.size() > 2 && now - looks[1].at >= kWindow) looks.pop_front();
-      const double seconds = std::chrono::duration<double>(now - looks.front().at).count();
-      if (seconds > 0) Compare(looks.front().groups, seconds, *looked);
+      const auto now = Clock::System().Steady().time_since_epoch();
+      Estimate(movements, std::chrono::duration<double>(now).count(), *looked);
       if (context.json) fmt::print("{}\n", ToJson(*looked).dump());
       if (screen) Refresh(Table(*looked, screen));
       if (!context.json && !screen) fmt::print("{}", Table(*looked, screen));
@@ -184,11 +184,13 @@ absl::Status Watch(const Context& context, const Options& options, RunnerContext
 absl::Status Lag(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(auto runner, OpenRunner(context, options.schema));
   if (options.watch) return Watch(context, options, std::move(runner));
-  ASSIGN_OR_RETURN(const std::vector<Group> before, Look(runner));
+  ASSIGN_OR_RETURN(std::vector<Group> now, Look(runner));
+  Movements movements;
+  Estimate(movements, 0, now);
   // Runners report each second: two looks closer together would see nothing move.
   std::this_thread::sleep_for(2 * kLook);
-  ASSIGN_OR_RETURN(std::vector<Group> now, Look(runner));
-  Compare(before, std::chrono::duration<double>(2 * kLook).count(), now);
+  ASSIGN_OR_RETURN(now, Look(runner));
+  Estimate(movements, std::chrono::duration<double>(2 * kLook).count(), now);
   context.Answer(ToJson(now), [&] { fmt::print("{}", Table(now, /*screen=*/false)); });
   return absl::OkStatus();
 }

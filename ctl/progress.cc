@@ -28,6 +28,10 @@ double Since(SteadyTime then) {
   return std::chrono::duration<double>(Clock::System().Steady() - then).count();
 }
 
+double Left(int64_t done, int64_t total) {
+  return static_cast<double>(std::max<int64_t>(total - done, 0));
+}
+
 }  // namespace
 
 std::string About(Millis duration) {
@@ -42,42 +46,14 @@ std::string About(Millis duration) {
   return fmt::format("{}d{:02}h", minutes / 60 / 24, minutes / 60 % 24);
 }
 
-// Counts come in steps: between two of them nothing has stopped. And the first step has no
-// beginning, so that the pace is reckoned from there.
-void Pace::Note(double seconds, int64_t done) {
-  const bool moved = !looks_.empty() && done != looks_.back().done;
-  if (looks_.empty() || looks_.back().done == 0 || (moved && seconds - moved_ >= kShortest)) {
-    looks_.assign(1, {seconds, done});
-    began_ = moved_ = seconds;
-    return;
-  }
-  if (moved) moved_ = seconds;
-  if (!moved && seconds - looks_.back().seconds < kPause) return;
-  looks_.push_back({seconds, done});
-  const double window = std::clamp((seconds - began_) / 2, kShortest, kLongest);
-  while (looks_.size() > 2 && looks_[1].seconds <= seconds - window) looks_.erase(looks_.begin());
-}
-
-double Pace::per_second() const {
-  if (looks_.size() < 2 || looks_.back().seconds - moved_ >= kShortest) return 0;
-  const double time = looks_.back().seconds - looks_.front().seconds;
-  if (time <= 0) return 0;
-  return static_cast<double>(looks_.back().done - looks_.front().done) / time;
-}
-
-std::optional<double> Pace::SecondsFor(int64_t left) const {
-  const double rate = per_second();
-  if (rate <= 0) return std::nullopt;
-  return static_cast<double>(left) / rate;
-}
-
 std::string ProgressLine(int64_t done, int64_t total, const Pace& pace) {
-  if (total <= 0) return fmt::format("{} applied  {:.0f}/s", done, pace.per_second());
+  const double rate = pace.per_second().value_or(0);
+  if (total <= 0) return fmt::format("{} applied  {:.0f}/s", done, rate);
   const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const int full = static_cast<int>(part * kBar);
   // Not 100% before the last.
   const double percent = std::floor(part * 100);
-  const auto left = pace.SecondsFor(std::max<int64_t>(total - done, 0));
+  const auto left = pace.SecondsFor(Left(done, total));
   std::string end = "nothing moves";
   if (done >= total) {
     end = "caught up";
@@ -87,7 +63,7 @@ std::string ProgressLine(int64_t done, int64_t total, const Pace& pace) {
     end = "waiting for the first";
   }
   return fmt::format("[{}{}] {:3.0f}%  {} of about {}  {:.0f}/s  {}", std::string(full, '#'),
-                     std::string(kBar - full, '.'), percent, done, total, pace.per_second(), end);
+                     std::string(kBar - full, '.'), percent, done, total, rate, end);
 }
 
 ProgressPrinter::ProgressPrinter(bool json) : json_(json), terminal_(isatty(STDERR_FILENO) != 0) {}
@@ -106,14 +82,14 @@ void ProgressPrinter::Print(const std::string& line) {
 }
 
 void ProgressPrinter::Show(int64_t done, int64_t total, bool at_once) {
-  pace_.Note(Since(began_), done);
+  pace_.Note(Since(began_), static_cast<double>(done));
   if (!Due(at_once)) return;
   if (!json_) return Print(ProgressLine(done, total, pace_));
-  const auto left = pace_.SecondsFor(std::max<int64_t>(total - done, 0));
+  const auto left = pace_.SecondsFor(Left(done, total));
   Print(Json({{"elapsed_seconds", std::round(now_ * 10) / 10},
               {"done", done},
               {"total", total},
-              {"per_second", std::round(pace_.per_second())},
+              {"per_second", std::round(pace_.per_second().value_or(0))},
               {"eta_seconds", left && total > 0 ? Json(std::ceil(*left)) : Json(nullptr)}})
             .dump());
 }

@@ -1,39 +1,20 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "ctl/group_context.h"
 #include "platform/clock.h"
+#include "platform/pace.h"
 
 namespace lockstep::ctl {
 
 // "1h12m", "3m20s", "12s", "850ms": for people, in two units at most.
 std::string About(Millis duration);
 
-// Rate and remaining time out of counts that are looked at now and then: over the last half of the
-// time, ten seconds at least and a minute at most, so that neither the start nor a moment's noise
-// spoils the estimate. Owned by one thread.
-class Pace {
- public:
-  void Note(double seconds, int64_t done);  // since the start; both only grow
-  double per_second() const;
-  std::optional<double> SecondsFor(int64_t left) const;  // none while nothing moves
-
- private:
-  struct Look {
-    double seconds;
-    int64_t done;
-  };
-  static constexpr double kShortest = 10, kLongest = 60;  // no move for the shortest: a standstill
-  static constexpr double kPause = 3;  // runners report each second: less is no pause
-  double began_ = 0;                   // when the first was seen, or the first after a standstill
-  double moved_ = 0;
-  std::vector<Look> looks_;  // those at which it had moved, and pauses
-};
+// Of counts that runners report each second, from nothing to a total.
+inline constexpr Pace::Options kReplayPace{.longest = 60, .in_steps = true};
 
 // "[#######.............]  35%  350000 of about 1000000  52100/s  12s left"
 std::string ProgressLine(int64_t done, int64_t total, const Pace& pace);
@@ -59,7 +40,7 @@ class ProgressPrinter {
   const bool json_;
   const bool terminal_;
   const SteadyTime began_ = Clock::System().Steady();
-  Pace pace_;
+  Pace pace_{kReplayPace};
   double now_ = 0;
   double shown_ = -10;
   bool open_line_ = false;

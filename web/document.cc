@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "platform/config/database_address.h"
 #include "platform/duration.h"
+#include "platform/version.h"
 
 namespace lockstep::web {
 namespace {
@@ -41,6 +43,9 @@ json ConfigJson(const RunningConfig& config) {
   return list;
 }
 
+DatabaseReading::DatabaseReading(const std::string& address, WallTime started_at)
+    : address_(WithoutPassword(address)), checked_at_(started_at) {}
+
 void DatabaseReading::Done(std::string error, WallTime now) {
   const std::scoped_lock lock(mu_);
   if (error.empty()) read_at_ = checked_at_ = now;
@@ -64,6 +69,32 @@ json DatabaseReading::ToJson(WallTime now) const {
           {"reachable", error_.empty() && !stale},
           {"error", error_.empty() && stale ? "It does not answer." : error_},
           {"as_of", TimeOrNull(read_at_)}};
+}
+
+Daemon::Daemon(std::string role, std::string instance, RunningConfig config,
+               MetricsRegistry& metrics)
+    : role_(std::move(role)),
+      instance_(std::move(instance)),
+      ready_(GaugeOf(metrics, "lockstep_ready", "1 while /readyz says yes", {{"role", role_}})),
+      config_(std::move(config)) {}
+
+void Daemon::SetConfig(const RunningConfig& config) {
+  const std::scoped_lock lock(mu_);
+  config_ = config;
+}
+
+json Daemon::Head(const std::vector<std::string>& reasons, const DatabaseReading& database,
+                  WallTime now) {
+  ready_.Set(reasons.empty() ? 1 : 0);
+  const std::scoped_lock lock(mu_);
+  return {{"role", role_},
+          {"version", kVersion},
+          {"instance", instance_},
+          {"started_at", FormatTimestamp(started_at_)},
+          {"ready", reasons.empty()},
+          {"reasons", reasons},
+          {"database", database.ToJson(now)},
+          {"config", ConfigJson(config_)}};
 }
 
 }  // namespace lockstep::web

@@ -3,9 +3,11 @@
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "platform/clock.h"
 #include "platform/daemon/reload.h"
+#include "platform/metrics.h"
 
 // The parts of a status document that publisher and runner have in common.
 namespace lockstep::web {
@@ -20,9 +22,8 @@ nlohmann::json ConfigJson(const RunningConfig& config);
 // database), another composes the document and never waits.
 class DatabaseReading {
  public:
-  // `address`: without its password.
-  DatabaseReading(std::string address, WallTime started_at)
-      : address_(std::move(address)), checked_at_(started_at) {}
+  // `address`: shown without its password.
+  DatabaseReading(const std::string& address, WallTime started_at);
 
   // A round has ended; `error` is empty when everything was read.
   void Done(std::string error, WallTime now);
@@ -31,6 +32,7 @@ class DatabaseReading {
   // When everything was last read, the last round having been good; else the epoch of the clock.
   WallTime good_since() const;
 
+  const std::string& address() const { return address_; }
   nlohmann::json ToJson(WallTime now) const;
 
  private:
@@ -39,6 +41,29 @@ class DatabaseReading {
   WallTime read_at_;
   WallTime checked_at_;  // when it was last read, or need not be
   std::string error_;
+};
+
+// What every daemon tells of itself: who it is, whether it is ready (the gauge lockstep_ready too),
+// its database and its configuration. Safe from any thread.
+class Daemon {
+ public:
+  // `config`: as read, secrets masked.
+  Daemon(std::string role, std::string instance, RunningConfig config, MetricsRegistry& metrics);
+
+  // The configuration was read again.
+  void SetConfig(const RunningConfig& config);
+
+  // The head of the document. `reasons`: why it is not ready; none = it is.
+  nlohmann::json Head(const std::vector<std::string>& reasons, const DatabaseReading& database,
+                      WallTime now);
+
+ private:
+  const std::string role_;
+  const std::string instance_;
+  const WallTime started_at_ = Clock::System().Now();
+  prometheus::Gauge& ready_;
+  std::mutex mu_;
+  RunningConfig config_;
 };
 
 }  // namespace lockstep::web

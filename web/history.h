@@ -6,45 +6,60 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "platform/clock.h"
+#include "platform/pace.h"
 
 namespace lockstep::web {
 
-// The last minutes of what a status document says: per group its lag and applied events, per outbox
-// its pending and published rows. Rates and times to catch up are read off here. Owned by one
-// thread.
+// The last minutes of the groups or outboxes on a page: for each, what is left to do (its lag, its
+// pending rows), how fast it works (events applied, rows published) and how long that will take.
+// Owned by one thread.
 class History {
  public:
   struct Options {
-    Millis span{600'000};        // how far back
-    Millis step{2'000};          // between two points; closer samples replace the newest
-    Millis rate_window{10'000};  // what a rate is averaged over
+    Millis span{600'000};  // how far back
+    Millis step{2'000};    // between two points; closer ones replace the newest
   };
-  History();
-  explicit History(Options options);
+  // One group or outbox at one moment; none = not known.
+  struct Part {
+    std::string name;
+    std::optional<double> done;  // since the start
+    std::optional<double> left;
+  };
+  struct Outlook {
+    std::optional<double> rate;         // per second
+    std::optional<double> eta_seconds;  // until nothing is left; none = not in sight
+  };
+  History() = default;
+  explicit History(Options options) : options_(options) {}
 
-  void Add(WallTime at, const nlohmann::json& document);
+  void Add(WallTime at, const std::vector<Part>& parts);
+  Outlook Of(const std::string& name) const;
 
-  // Adds `rate` and `eta_seconds` to the document's groups and outboxes, and `history`.
-  void Decorate(nlohmann::json& document) const;
+  // The document's `history`. `list`: what the parts are, `left`: what is left of them.
+  nlohmann::json ToJson(const char* list, const char* left) const;
 
  private:
+  struct Paces {
+    Part newest;
+    Pace done, left;
+  };
+  struct Point {
+    std::optional<double> left, rate;
+  };
   struct Sample {
     int64_t at_ms = 0;
-    std::map<std::string, double> values;
+    std::map<std::string, Point> points;
   };
 
-  std::optional<double> ValueAt(size_t sample, const std::string& name) const;
-  // Change per second of `name` over the rate window that ends at `sample`; none while unknown.
-  std::optional<double> Slope(size_t sample, const std::string& name) const;
-  // Seconds until a number that shrinks at its present pace is at zero; none when it does not.
-  std::optional<double> TimeToZero(const std::string& name) const;
-  nlohmann::json Values(const std::string& name) const;
-  nlohmann::json Rates(const std::string& name) const;
-
   Options options_;
+  std::map<std::string, Paces> paces_;
   std::deque<Sample> samples_;
 };
+
+// Two decimals: a page needs no more, and ten minutes of them stay small. None = null.
+nlohmann::json Rounded(const std::optional<double>& value);
 
 }  // namespace lockstep::web

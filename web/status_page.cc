@@ -35,12 +35,8 @@ struct StatusPage::Answers {
   std::string status, lag, offsets, exported;
 };
 
-StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Observe observe, Millis every,
-                       const Clock& clock)
-    : snapshot_(std::move(snapshot)),
-      observe_(std::move(observe)),
-      clock_(clock),
-      ticker_(every, [this] { Refresh(); }) {
+StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Millis every)
+    : snapshot_(std::move(snapshot)), ticker_(every, [this] { Refresh(); }) {
   Serve(http);
 }
 
@@ -53,10 +49,7 @@ void StatusPage::Refresh() {
   auto answers = std::make_shared<Answers>();
   json& document = answers->document;
   document = snapshot_();
-  document["now"] = FormatTimestamp(clock_.Now());
-  history_.Add(clock_.Now(), document);
-  history_.Decorate(document);
-  if (observe_) observe_(document);
+  document["now"] = FormatTimestamp(Clock::System().Now());
   document["attention"] = Attention(document);
   answers->status = Text(document);
   answers->lag = Text(LagView(document));

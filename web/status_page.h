@@ -10,7 +10,6 @@
 #include "platform/daemon/http_server.h"
 #include "platform/daemon/service.h"
 #include "platform/daemon/ticker.h"
-#include "web/history.h"
 
 namespace lockstep::web {
 
@@ -22,12 +21,9 @@ namespace lockstep::web {
 class StatusPage final : public Service {
  public:
   using Snapshot = std::function<nlohmann::json()>;
-  // Sees each document once rates and times to catch up are in it, on the same thread.
-  using Observe = std::function<void(const nlohmann::json&)>;
 
   // REQUIRES: `http` is not started yet; it must be stopped before this object is destroyed.
-  StatusPage(HttpServer& http, Snapshot snapshot, Observe observe = {},
-             Millis every = Millis(1'000), const Clock& clock = Clock::System());
+  StatusPage(HttpServer& http, Snapshot snapshot, Millis every = Millis(1'000));
 
   absl::Status Start() override { return ticker_.Start(); }
   void Stop() override { ticker_.Stop(); }
@@ -41,9 +37,6 @@ class StatusPage final : public Service {
   void Serve(HttpServer& http);
 
   const Snapshot snapshot_;
-  const Observe observe_;
-  const Clock& clock_;
-  History history_;  // the page's thread
 
   mutable std::mutex mu_;
   std::shared_ptr<const Answers> answers_;  // shared with the requests that are reading it

@@ -9,19 +9,19 @@ double Seconds(Millis time) { return static_cast<double>(time.count()) / 1000; }
 
 }  // namespace
 
+prometheus::Gauge& ShardsHeld(MetricsRegistry& registry, const std::string& table) {
+  return GaugeOf(registry, "outbox_shards_held", "shards that this instance relays",
+                 {{"table", table}});
+}
+
 RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table)
     : registry_(registry),
       table_(std::move(table)),
-      pending_(&GaugeOf(registry, "outbox_pending", "rows not yet published, as last counted",
-                        {{"table", table_}})),
-      locked_(&GaugeOf(registry, "outbox_locked", "rows under a lease, as last counted",
-                       {{"table", table_}})),
       leader_(&GaugeOf(registry, "outbox_relay_leader", "1 when any shard is held here",
                        {{"table", table_}})),
       conflicts_(&CounterOf(registry, "outbox_lost_leases_total",
                             "steps that found their lease gone", {{"table", table_}})),
-      replays_(&CounterOf(registry, "replay_total", "rows and messages that an operator sent again",
-                          {{"kind", "outbox"}})),
+      held_(&ShardsHeld(registry, table_)),
       retry_delay_(&HistogramOf(registry, "outbox_retry_delay_seconds",
                                 "waits given to rows that failed", {{"table", table_}})) {}
 
@@ -91,13 +91,7 @@ void RelayMetrics::OnLostLease(const OutboxRow&, const std::string&) { conflicts
 
 void RelayMetrics::OnShards(const std::vector<int>& held, int) {
   leader_->Set(held.empty() ? 0 : 1);
-}
-
-void RelayMetrics::AddReplays(int64_t rows) { replays_->Increment(static_cast<double>(rows)); }
-
-void RelayMetrics::SetBacklog(const Backlog& backlog) {
-  pending_->Set(static_cast<double>(backlog.pending));
-  locked_->Set(static_cast<double>(backlog.locked));
+  held_->Set(static_cast<double>(held.size()));
 }
 
 }  // namespace lockstep::publisher

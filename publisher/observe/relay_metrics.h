@@ -4,10 +4,12 @@
 #include <string>
 
 #include "platform/metrics.h"
-#include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {
+
+// How many shards of an outbox this instance relays: there, and 0, where relay.enabled is off too.
+prometheus::Gauge& ShardsHeld(MetricsRegistry& registry, const std::string& table);
 
 // The publisher's metrics (docs/metrics.md) for one outbox. Labels are table, topic, result and
 // code: never a tenant, an event or a key.
@@ -25,10 +27,6 @@ class RelayMetrics : public RelayEvents {
   void OnLostLease(const OutboxRow& row, const std::string& state) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
-  // From any thread.
-  void SetBacklog(const Backlog& backlog);
-  void AddReplays(int64_t rows);
-
  private:
   struct Topic {
     prometheus::Counter* enqueued;
@@ -44,11 +42,9 @@ class RelayMetrics : public RelayEvents {
 
   MetricsRegistry& registry_;
   const std::string table_;
-  prometheus::Gauge* pending_;
-  prometheus::Gauge* locked_;
   prometheus::Gauge* leader_;
   prometheus::Counter* conflicts_;
-  prometheus::Counter* replays_;
+  prometheus::Gauge* held_;
   prometheus::Histogram* retry_delay_;
   std::map<std::string, Topic> topics_;  // resolved once per topic
   std::map<std::string, prometheus::Counter*, std::less<>> retries_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "platform/clock.h"
+#include "publisher/outbox/outbox_reader.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {
@@ -17,7 +18,7 @@ struct TopicStatus {
   WallTime last_publish;  // the epoch of the clock = never
 };
 
-// An outbox as its relay sees it, for the status page. A copy: nothing in it moves.
+// An outbox as its relay and the database see it, for the status page. A copy: nothing in it moves.
 struct TableStatus {
   std::string table;
   bool relayed = false;  // false = relay.enabled is off
@@ -27,6 +28,7 @@ struct TableStatus {
   int64_t published = 0;
   WallTime last_publish;
   std::vector<TopicStatus> topics;
+  OutboxRecord record;  // what the database says
 };
 
 // Remembers what a relay did last. Hears on the relay's thread; Fill is for any.

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -16,6 +17,10 @@ namespace lockstep::publisher {
 struct OutboxRecord : Backlog {
   int64_t dead = 0;
   int64_t quarantined = 0;
+  int64_t replays = 0;  // by hand, since the look before
+  bool known = false;   // false = not read yet
+  // These and the dead rows, as the outbox's part of the status document has them (web/README.md).
+  nlohmann::json part = nlohmann::json::object();
 };
 
 // Reads the backlog and the dead rows of outboxes (never a payload), on a session of its own.
@@ -25,15 +30,16 @@ class OutboxReader {
  public:
   explicit OutboxReader(const std::string& database);
 
-  // The outbox's part of the status document (web/README.md), and its numbers. Answers the last
-  // ones again while it is too early for new ones.
-  absl::StatusOr<nlohmann::json> Read(const std::string& table, OutboxRecord& record);
+  // Answers the last numbers again while it is too early for new ones.
+  absl::StatusOr<OutboxRecord> Read(const std::string& table);
+  // Leaves the database alone until the next Read.
+  void Disconnect() { session_.reset(); }
 
  private:
   struct Table {
-    SteadyTime next;
-    nlohmann::json part = nlohmann::json::object();
+    SteadyTime next;  // not counted before
     OutboxRecord record;
+    std::optional<int64_t> audit;  // the newest row of the audit that was seen
   };
 
   const postgres::ConnectionOptions options_;

@@ -19,6 +19,7 @@
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/outbox/shard_locks.h"
 #include "publisher/relay/relay.h"
+#include "publisher/service/outbox_watch.h"
 #include "publisher/upkeep/heartbeat.h"
 #include "publisher/upkeep/housekeeper.h"
 #include "publisher/upkeep/shard_owner.h"
@@ -118,11 +119,19 @@ struct PublisherService::Table {
 struct PublisherService::Parts {
   explicit Parts(Millis grace) : readiness(grace) {}
 
+  Table* Find(const std::string& name) const {  // null = it is not relayed here
+    for (const auto& table : tables) {
+      if (table->relay->options().table == name) return table.get();
+    }
+    return nullptr;
+  }
+
   std::unique_ptr<Dispatcher> styled;  // before the relays, which use it
   std::vector<std::unique_ptr<Table>> tables;
   std::unique_ptr<Heartbeat> heartbeat;
   std::unique_ptr<ShardOwner> owner;
   std::unique_ptr<Housekeeper> housekeeper;
+  std::unique_ptr<OutboxWatch> outboxes;
   Readiness readiness;
 };
 
@@ -144,16 +153,23 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
     }
   }
   parts_->owner = std::make_unique<ShardOwner>(config_.ownership, config_.database, Relays());
-  parts_->housekeeper = std::make_unique<Housekeeper>(
-      config_.cleaner, config_.metrics.backlog_interval, config_.database, HousekeepingOf(config_),
-      [this](const std::string& name, const Housekeeper::Counts& counts) {
-        for (const auto& table : parts_->tables) {
-          if (table->relay->options().table != name) continue;
-          table->metrics.SetBacklog(counts.backlog);
-          // Every publisher sees every replay; one of them counts it.
-          if (table->relay->OwnsFirstShard()) table->metrics.AddReplays(counts.replays);
-        }
-      });
+  parts_->housekeeper =
+      std::make_unique<Housekeeper>(config_.cleaner, config_.database, HousekeepingOf(config_));
+
+  OutboxWatch::Parts watch{.database = config_.database,
+                           .tables = {},
+                           .every = config_.metrics.backlog_interval,
+                           .counts_replays =
+                               [this](const std::string& name) {
+                                 const Table* const table = parts_->Find(name);
+                                 return table != nullptr && table->relay->OwnsFirstShard();
+                               },
+                           .metrics = metrics_};
+  for (const RelayOptions& options : config_.tables) {
+    watch.tables.push_back(options.table);
+    ShardsHeld(metrics_, options.table);  // shown as 0 where nothing is relayed
+  }
+  parts_->outboxes = std::make_unique<OutboxWatch>(std::move(watch));
 }
 
 std::vector<Relay*> PublisherService::Relays() const {
@@ -191,10 +207,12 @@ absl::Status PublisherService::Start() {
   for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay->Start());
   RETURN_IF_ERROR(parts_->owner->Start());
   if (parts_->heartbeat != nullptr) RETURN_IF_ERROR(parts_->heartbeat->Start());
-  return parts_->housekeeper->Start();
+  RETURN_IF_ERROR(parts_->housekeeper->Start());
+  return parts_->outboxes->Start();
 }
 
 void PublisherService::Stop() {
+  parts_->outboxes->Stop();
   parts_->housekeeper->Stop();
   if (parts_->heartbeat != nullptr) parts_->heartbeat->Stop();
   for (const auto& table : parts_->tables) table->relay->Stop();
@@ -248,9 +266,7 @@ std::vector<std::string> PublisherService::NotReady() const {
 
 void PublisherService::Reload(const PublisherConfig& fresh) {
   for (const RelayOptions& options : fresh.tables) {
-    for (const auto& table : parts_->tables) {
-      if (table->relay->options().table == options.table) table->relay->Reconfigure(options);
-    }
+    if (Table* const table = parts_->Find(options.table)) table->relay->Reconfigure(options);
   }
   parts_->housekeeper->Reconfigure(fresh.cleaner);
 }
@@ -260,15 +276,17 @@ std::vector<TableStatus> PublisherService::Tables() const {
   for (const RelayOptions& options : config_.tables) {
     TableStatus& status = tables.emplace_back();
     status.table = options.table;
-    for (const auto& table : parts_->tables) {
-      if (table->relay->options().table != options.table) continue;
-      status.relayed = true;
-      status.fault = lockstep::MessageOf(table->relay->health());
-      table->status.Fill(status);
-    }
+    status.record = parts_->outboxes->Of(options.table);
+    const Table* const table = parts_->Find(options.table);
+    if (table == nullptr) continue;
+    status.relayed = true;
+    status.fault = lockstep::MessageOf(table->relay->health());
+    table->status.Fill(status);
   }
   return tables;
 }
+
+OutboxWatch& PublisherService::outboxes() { return *parts_->outboxes; }
 
 std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
                                                  const std::string& project,

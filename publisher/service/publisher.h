@@ -21,6 +21,7 @@ struct PubsubOptions;
 
 namespace lockstep::publisher {
 
+class OutboxWatch;
 class Relay;
 struct TableStatus;
 struct Trouble;
@@ -66,6 +67,8 @@ class PublisherService : public Service {
 
   // The configured outboxes as they stand, for the status page.
   std::vector<TableStatus> Tables() const;
+
+  OutboxWatch& outboxes();
 
   const PublisherConfig& config() const { return config_; }
 

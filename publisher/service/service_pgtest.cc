@@ -150,6 +150,8 @@ TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
       << "it still cleans";
   EXPECT_EQ(Count("published_at IS NULL AND lock_token IS NULL"), 1);
   EXPECT_EQ(sink_.count(), 0u);
+  EXPECT_THAT(RenderMetrics(running->metrics),
+              HasSubstr("outbox_shards_held{table=\"shop.outbox\"} 0\n"));
 }
 
 TEST_F(ServiceTest, ARowWhoseTopicBreaksTheStyleIsDeadAndSaysWhy) {

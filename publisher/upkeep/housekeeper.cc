@@ -1,6 +1,5 @@
 #include "publisher/upkeep/housekeeper.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "platform/log/log.h"
@@ -9,22 +8,11 @@
 #include "publisher/outbox/outboxes.h"
 
 namespace lockstep::publisher {
-namespace {
 
 using postgres::QualifiedName;
 
-// A count that took t is not made again before 50 t have gone by.
-constexpr int kCostLimit = 50;
-
-}  // namespace
-
-Housekeeper::Housekeeper(CleanerOptions options, Millis count_every, std::string database,
-                         std::vector<Task> tasks, OnCounts on_counts)
-    : count_every_(count_every),
-      database_(std::move(database)),
-      tasks_(std::move(tasks)),
-      on_counts_(std::move(on_counts)),
-      options_(std::move(options)) {}
+Housekeeper::Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks)
+    : database_(std::move(database)), tasks_(std::move(tasks)), options_(std::move(options)) {}
 
 Housekeeper::~Housekeeper() { Stop(); }
 
@@ -48,31 +36,18 @@ bool Housekeeper::Stopped() const {
 }
 
 void Housekeeper::Run() {
-  const auto now = [] { return Clock::System().Steady(); };
-  SteadyTime last_kept;
-  SteadyTime next_count;
-  bool at_once = true;
   while (!Stopped()) {
-    const SteadyTime began = now();
-    const bool keep = at_once || began - last_kept >= options().interval;
-    const bool count = at_once || began >= next_count;
-    if (keep) last_kept = began;
-    if (keep || count) {
-      if (const absl::Status done = Round(keep, count); !done.ok()) {
-        log::Warning("housekeeping failed; it is tried again", {{"error", done}});
-      }
+    const SteadyTime began = Clock::System().Steady();
+    if (const absl::Status done = Round(); !done.ok()) {
+      log::Warning("housekeeping failed; it is tried again", {{"error", done}});
     }
-    if (count)
-      next_count =
-          began + std::max<SteadyTime::duration>(count_every_, kCostLimit * (now() - began));
     std::unique_lock lock(mu_);
-    const SteadyTime next = std::min(next_count, last_kept + options_.interval);
-    changed_.wait_until(lock, next, [this] { return stop_ || reconfigured_; });
-    at_once = std::exchange(reconfigured_, false);
+    changed_.wait_until(lock, began + options_.interval, [this] { return stop_ || reconfigured_; });
+    reconfigured_ = false;
   }
 }
 
-absl::Status Housekeeper::Round(bool keep, bool count) {
+absl::Status Housekeeper::Round() {
   postgres::ConnectionOptions options;
   options.url = database_;
   options.application_name = "lockstep-publisher housekeeping";
@@ -82,8 +57,7 @@ absl::Status Housekeeper::Round(bool keep, bool count) {
   // One bad table must not stop the others.
   for (const Task& task : tasks_) {
     if (Stopped()) break;
-    if (keep) first.Update(Keep(*connection, task));
-    if (count && task.relayed) first.Update(Count(*connection, task));
+    first.Update(Keep(*connection, task));
   }
   return first;
 }
@@ -98,15 +72,6 @@ absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& tas
     log::Info("rows behind a blocker that is gone were let go",
               {{"table", task.table}, {"rows", released}});
   }
-  return absl::OkStatus();
-}
-
-absl::Status Housekeeper::Count(postgres::Connection& connection, const Task& task) {
-  ASSIGN_OR_RETURN(const QualifiedName table, QualifiedName::Parse(task.table));
-  Counts counts;
-  ASSIGN_OR_RETURN(counts.backlog, CountBacklog(connection, table));
-  ASSIGN_OR_RETURN(counts.replays, CountNewReplays(connection, table, audit_ids_[task.table]));
-  if (on_counts_) on_counts_(task.table, counts);
   return absl::OkStatus();
 }
 

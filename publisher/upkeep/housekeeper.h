@@ -1,10 +1,7 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,33 +10,24 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/service_thread.h"
 #include "postgres/connection.h"
+#include "postgres/identifier.h"
 #include "publisher/options/options.h"
-#include "publisher/outbox/outbox_rows.h"
 
 namespace lockstep::publisher {
 
 // What an outbox needs besides being relayed, on one connection of its own that is open only while
-// there is something to do. On the cleaner's schedule, old rows are deleted in bounded batches and
-// rows held behind a blocker that vanished are let go; on another, rows are counted for the
-// metrics. Any number of publishers may do it at once. A thread of its own; Stop ends it between
-// two statements.
+// there is something to do: old rows are deleted in bounded batches, and rows held behind a blocker
+// that vanished are let go. Any number of publishers may do it at once. A thread of its own; Stop
+// ends it between two statements.
 class Housekeeper : public Service {
  public:
   struct Task {
     std::string table;
     bool clean = false;
-    bool relayed = false;     // held rows and counts are a relay's business
+    bool relayed = false;     // held rows are a relay's business
     bool dead_blocks = true;  // on_dead: hold_key
   };
-  struct Counts {
-    Backlog backlog;
-    int64_t replays = 0;  // by hand, since the count before
-  };
-  using OnCounts = std::function<void(const std::string& table, const Counts&)>;
-
-  // `count_every`: a count that takes long is made less often.
-  Housekeeper(CleanerOptions options, Millis count_every, std::string database,
-              std::vector<Task> tasks, OnCounts on_counts);
+  Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks);
   ~Housekeeper() override;
 
   absl::Status Start() override;
@@ -48,23 +36,18 @@ class Housekeeper : public Service {
   // Takes interval, retentions and batch size from `fresh`; the next round is at once. Any thread.
   void Reconfigure(const CleanerOptions& fresh);
 
-  // Both over all tables, now, on the caller's thread. REQUIRES: not started.
-  absl::Status Round() { return Round(/*keep=*/true, /*count=*/true); }
+  // Over all tables, now, on the caller's thread. REQUIRES: not started.
+  absl::Status Round();
 
  private:
   void Run();
-  absl::Status Round(bool keep, bool count);
   absl::Status Keep(postgres::Connection& connection, const Task& task);
   absl::Status Clean(postgres::Connection& connection, const postgres::QualifiedName& table);
-  absl::Status Count(postgres::Connection& connection, const Task& task);
   bool Stopped() const;
   CleanerOptions options() const;
 
-  const Millis count_every_;
   const std::string database_;
   const std::vector<Task> tasks_;
-  const OnCounts on_counts_;
-  std::map<std::string, std::optional<int64_t>> audit_ids_;  // by table: the newest one seen
   ServiceThread thread_;
   mutable std::mutex mu_;
   CleanerOptions options_;

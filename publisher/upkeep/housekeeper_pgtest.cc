@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <condition_variable>
 #include <thread>
 
 #include "publisher/testing/outbox_test.h"
@@ -43,24 +42,9 @@ class HousekeeperTest : public OutboxTest {
   }
 
   std::unique_ptr<Housekeeper> Make(const CleanerOptions& options,
-                                    std::vector<Housekeeper::Task> tasks = {{kTable, true, true}},
-                                    Millis count_every = Millis(60'000)) {
-    return std::make_unique<Housekeeper>(
-        options, count_every, db_.url(), std::move(tasks),
-        [this](const std::string& table, const Housekeeper::Counts& counts) {
-          std::scoped_lock lock(mu_);
-          counts_[table] = counts;
-          replays_ += counts.replays;
-          ++rounds_;
-          changed_.notify_all();
-        });
+                                    std::vector<Housekeeper::Task> tasks = {{kTable, true, true}}) {
+    return std::make_unique<Housekeeper>(options, db_.url(), std::move(tasks));
   }
-
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::map<std::string, Housekeeper::Counts> counts_;
-  int64_t replays_ = 0;
-  int rounds_ = 0;
 };
 
 TEST_F(HousekeeperTest, DeletesAllThatIsOldInBoundedBatches) {
@@ -91,12 +75,9 @@ TEST_F(HousekeeperTest, WhatIsNotAskedForIsNotDone) {
   // Relayed, not cleaned: relay.tables has it, cleaner.tables does not.
   ASSERT_TRUE(Make({}, {{kTable, false, true}})->Round().ok());
   EXPECT_EQ(Count("true"), 4);
-  EXPECT_EQ(counts_.size(), 1u);
-  counts_.clear();
   // Cleaned, not relayed.
   ASSERT_TRUE(Make({}, {{kTable, true, false}})->Round().ok());
   EXPECT_EQ(Count("true"), 0);
-  EXPECT_TRUE(counts_.empty());
 }
 
 TEST_F(HousekeeperTest, ABadTableDoesNotStopTheOthers) {
@@ -116,53 +97,12 @@ TEST_F(HousekeeperTest, LetsGoOfRowsBehindABlockerThatIsGone) {
   EXPECT_EQ(Count("available_at = 'infinity'"), 0);
 }
 
-TEST_F(HousekeeperTest, CountsPendingLockedAndReplays) {
-  EnqueueMany("k", 3);
-  EnqueueMany("dead", 1);
-  Claimer claimer = NewClaimer("a");
-  claimer.request.rows = 1;
-  claimer.Take();
-  db_.Run(
-      "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id = "
-      "'dead'");
-  const auto housekeeper = Make({});
-  ASSERT_TRUE(housekeeper->Round().ok());
-  EXPECT_EQ(counts_[kTable].backlog.pending, 3);
-  EXPECT_EQ(counts_[kTable].backlog.locked, 1);
-  EXPECT_EQ(counts_[kTable].replays, 0);
-  // Whatever the operator's search_path says, the audit names the outbox as we do.
-  db_.Run(
-      "SET search_path = shop; SELECT lockstep.replay('outbox', array_agg(sequence), 'ann') FROM "
-      "outbox WHERE dead_at IS NOT NULL");
-  ASSERT_TRUE(housekeeper->Round().ok());
-  EXPECT_EQ(counts_[kTable].replays, 1);
-  ASSERT_TRUE(housekeeper->Round().ok());
-  EXPECT_EQ(counts_[kTable].replays, 0);
-  EXPECT_EQ(replays_, 1);
-}
-
-TEST_F(HousekeeperTest, CountsOnAScheduleOfItsOwn) {
-  CleanerOptions rarely;
-  rarely.interval = Millis(3'600'000);
-  const auto housekeeper = Make(rarely, {{kTable, true, true}}, Millis(10));
-  ASSERT_TRUE(housekeeper->Start().ok());
-  Enqueue("k", 1);
-  std::unique_lock lock(mu_);
-  EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] {
-    return rounds_ > 1 && counts_[kTable].backlog.pending == 1;
-  }));
-}
-
 TEST_F(HousekeeperTest, NewSettingsAreFollowedAtOnce) {
   NoteDeletes();
   CleanerOptions options;
   options.interval = options.retention = std::chrono::hours(1'000);
   const auto housekeeper = Make(options);
   ASSERT_TRUE(housekeeper->Start().ok());
-  {
-    std::unique_lock lock(mu_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return rounds_ > 0; }));
-  }
   Publish(5, 5);
   options.retention = Millis(0);
   options.batch_size = 2;

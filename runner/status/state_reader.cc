@@ -74,19 +74,20 @@ absl::StatusOr<postgres::Connection*> StateReader::Session() {
   return session_.get();
 }
 
-absl::StatusOr<json> StateReader::Read(const std::string& name, GroupRecord& record) {
+absl::StatusOr<GroupRecord> StateReader::Read(const std::string& name) {
   ASSIGN_OR_RETURN(postgres::Connection* const session, Session());
   const ConsumerGroup group(name);
-  json part = json::object();
-  RETURN_IF_ERROR(ReadOffsets(*session, group, part));
-  RETURN_IF_ERROR(ReadParked(*session, group, part, record));
-  RETURN_IF_ERROR(ReadDeadLetters(*session, group, part, record));
-  RETURN_IF_ERROR(ReadHistory(*session, group, part, record));
-  return part;
+  GroupRecord record;
+  RETURN_IF_ERROR(ReadOffsets(*session, group, record));
+  RETURN_IF_ERROR(ReadParked(*session, group, record));
+  RETURN_IF_ERROR(ReadDeadLetters(*session, group, record));
+  RETURN_IF_ERROR(ReadHistory(*session, group, record));
+  return record;
 }
 
 absl::Status StateReader::ReadOffsets(postgres::Connection& session, const ConsumerGroup& group,
-                                      json& part) {
+                                      GroupRecord& record) {
+  json& part = record.part;
   const state::Offsets offsets(schema_);
   ASSIGN_OR_RETURN(const auto offset, offsets.OfGroup(session, group));
   if (!offset.empty()) part["offset"] = Offset(offset[0]);
@@ -102,7 +103,8 @@ absl::Status StateReader::ReadOffsets(postgres::Connection& session, const Consu
 }
 
 absl::Status StateReader::ReadParked(postgres::Connection& session, const ConsumerGroup& group,
-                                     json& part, GroupRecord& record) {
+                                     GroupRecord& record) {
+  json& part = record.part;
   const state::KeyStates keys(schema_);
   ASSIGN_OR_RETURN(const auto waiting, keys.CountWaiting(session, group));
   part["parked_keys_total"] = record.parked_keys = waiting.keys;
@@ -125,7 +127,8 @@ absl::Status StateReader::ReadParked(postgres::Connection& session, const Consum
 }
 
 absl::Status StateReader::ReadDeadLetters(postgres::Connection& session, const ConsumerGroup& group,
-                                          json& part, GroupRecord& record) {
+                                          GroupRecord& record) {
+  json& part = record.part;
   const state::DeadLetterDesk desk(schema_, group);
   ASSIGN_OR_RETURN(record.replays, desk.CountReplayed(session));
   ASSIGN_OR_RETURN(record.dead_letters, desk.CountOpen(session));
@@ -153,7 +156,8 @@ absl::Status StateReader::ReadDeadLetters(postgres::Connection& session, const C
 }
 
 absl::Status StateReader::ReadHistory(postgres::Connection& session, const ConsumerGroup& group,
-                                      json& part, GroupRecord& record) {
+                                      GroupRecord& record) {
+  json& part = record.part;
   ASSIGN_OR_RETURN(const auto audit, state::Audit(schema_, group).Newest(session, kMaxHistory));
   part["history"] = json::array();
   for (const Row row : audit) {

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@ struct GroupRecord {
   int64_t parked_events = 0;
   int64_t version_lag = 0;  // newest version received − stored, of the aggregate furthest behind
   int64_t dead_letters = 0;
-  int64_t replays = 0;                    // dead letters sent again, ever
+  std::optional<int64_t> replays;         // dead letters sent again, ever; none = not read yet
   std::optional<WallTime> checkpoint_at;  // of the newest
+  // The rows behind these numbers, as the group's part of the status document has them.
+  nlohmann::json part = nlohmann::json::object();
 };
 
 // Reads what a service's state schema says about its groups: offsets, parked keys, dead letters
@@ -29,19 +32,18 @@ class StateReader {
  public:
   StateReader(const std::string& database, const state::Schema& schema);
 
-  // The group's part of the status document (web/README.md), and its numbers.
-  absl::StatusOr<nlohmann::json> Read(const std::string& group, GroupRecord& record);
+  absl::StatusOr<GroupRecord> Read(const std::string& group);
 
  private:
   absl::StatusOr<postgres::Connection*> Session();
   absl::Status ReadOffsets(postgres::Connection& session, const ConsumerGroup& group,
-                           nlohmann::json& part);
+                           GroupRecord& record);
   absl::Status ReadParked(postgres::Connection& session, const ConsumerGroup& group,
-                          nlohmann::json& part, GroupRecord& record);
+                          GroupRecord& record);
   absl::Status ReadDeadLetters(postgres::Connection& session, const ConsumerGroup& group,
-                               nlohmann::json& part, GroupRecord& record);
+                               GroupRecord& record);
   absl::Status ReadHistory(postgres::Connection& session, const ConsumerGroup& group,
-                           nlohmann::json& part, GroupRecord& record);
+                           GroupRecord& record);
 
   postgres::ConnectionOptions options_;
   std::unique_ptr<postgres::Connection> session_;

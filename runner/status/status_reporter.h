@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -13,15 +12,14 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/ticker.h"
 #include "platform/metrics.h"
-#include "runner/status/group_status.h"
+#include "runner/status/group_view.h"
 #include "runner/status/health_options.h"
 #include "runner/status/state_reader.h"
 #include "web/document.h"
+#include "web/history.h"
 #include "web/status_page.h"
 
 namespace lockstep::runner {
-
-class GroupGauges;
 
 // Puts together what the status page, its JSON and the gauges of a runner say: what the groups know
 // of themselves, and what a session of its own reads from the database. Two threads: one reads the
@@ -41,32 +39,27 @@ class StatusReporter final : public Service {
   };
   // REQUIRES: `http` is not started yet, and is stopped before this object is destroyed.
   StatusReporter(Parts parts, HttpServer& http);
-  ~StatusReporter() override;
+  ~StatusReporter() override { Stop(); }
 
   absl::Status Start() override;
   void Stop() override;
 
   // The configuration was read again. From any thread.
-  void SetConfig(const RunningConfig& config);
+  void SetConfig(const RunningConfig& config) { daemon_.SetConfig(config); }
 
  private:
-  struct Group;
-
   void ReadDatabase();
   nlohmann::json Compose();
-  void Observe(const nlohmann::json& document);
-  nlohmann::json ComposeGroup(const GroupStatus& status, WallTime now);
 
   const Parts parts_;
-  const WallTime started_at_;
-  const std::string address_;  // of the database, without its password
-  web::DatabaseReading reading_state_;
-  StateReader reader_;                                    // the reading thread
-  std::map<std::string, std::unique_ptr<Group>> groups_;  // the composing thread, but see Group
-  prometheus::Gauge& ready_;
+  web::Daemon daemon_;
+  web::DatabaseReading database_;
+  StateReader reader_;                         // the reading thread
+  web::History history_;                       // the composing thread
+  std::map<std::string, GroupGauges> gauges_;  // the composing thread
 
   std::mutex mu_;
-  RunningConfig config_;
+  std::map<std::string, GroupRecord> records_;  // as last read; none = not yet
 
   Ticker reading_;
   web::StatusPage page_;

@@ -1,0 +1,89 @@
+#include "publisher/service/outbox_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "platform/log/log.h"
+#include "platform/status.h"
+
+namespace lockstep::publisher {
+namespace {
+
+constexpr Millis kWatchedEvery{2'000};
+
+struct OutboxGauge {
+  const char* name;
+  const char* help;
+  double (*value)(const OutboxRecord& record);
+};
+
+constexpr OutboxGauge kGauges[] = {
+    {"outbox_pending", "rows not yet published, as last counted",
+     [](const OutboxRecord& record) { return static_cast<double>(record.pending); }},
+    {"outbox_locked", "rows under a lease, as last counted",
+     [](const OutboxRecord& record) { return static_cast<double>(record.locked); }},
+    {"outbox_oldest_pending_seconds",
+     "age of the oldest row that may go; held and dead ones do not count",
+     [](const OutboxRecord& record) { return static_cast<double>(record.oldest.count()) / 1000; }},
+    {"outbox_dead", "dead rows that wait for a decision",
+     [](const OutboxRecord& record) { return static_cast<double>(record.dead); }},
+    {"outbox_quarantined", "rows in quarantine",
+     [](const OutboxRecord& record) { return static_cast<double>(record.quarantined); }},
+};
+
+}  // namespace
+
+OutboxWatch::OutboxWatch(Parts parts)
+    : parts_(std::move(parts)),
+      replays_(CounterOf(parts_.metrics, "replay_total",
+                         "rows and messages that an operator sent again", {{"kind", "outbox"}})),
+      database_(parts_.database, Clock::System().Now()),
+      reader_(parts_.database),
+      ticker_(std::min(kWatchedEvery, parts_.every), [this] { Round(); }) {
+  for (const std::string& table : parts_.tables) {
+    for (const OutboxGauge& gauge : kGauges) {
+      gauges_[table].push_back(
+          &GaugeOf(parts_.metrics, gauge.name, gauge.help, {{"table", table}}));
+    }
+  }
+}
+
+void OutboxWatch::Round() {
+  const WallTime now = Clock::System().Now();
+  const WallTime good = database_.good_since();
+  if (!watched_ && good != WallTime() && web::AgeMs(good, now) < parts_.every.count()) {
+    return database_.Skipped(now);
+  }
+  Look();
+  if (!watched_) reader_.Disconnect();
+}
+
+void OutboxWatch::Look() {
+  absl::Status error;
+  for (const std::string& table : parts_.tables) {
+    auto record = reader_.Read(table);
+    if (!record.ok()) {
+      error = record.status();
+      continue;  // one bad table must not hide the others
+    }
+    if (parts_.counts_replays(table)) replays_.Increment(static_cast<double>(record->replays));
+    for (size_t i = 0; i < std::size(kGauges); ++i) {
+      gauges_[table][i]->Set(kGauges[i].value(*record));
+    }
+    const std::scoped_lock lock(mu_);
+    records_[table] = *std::move(record);
+  }
+  if (!error.ok() && error != told_) {
+    log::Warning("housekeeping failed; it is tried again", {{"error", error}});
+  }
+  told_ = error;
+  database_.Done(std::string(MessageOf(error)), Clock::System().Now());
+}
+
+OutboxRecord OutboxWatch::Of(const std::string& table) const {
+  const std::scoped_lock lock(mu_);
+  const auto found = records_.find(table);
+  return found == records_.end() ? OutboxRecord() : found->second;
+}
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "platform/clock.h"
+#include "platform/daemon/service.h"
+#include "platform/daemon/ticker.h"
+#include "platform/metrics.h"
+#include "publisher/outbox/outbox_reader.h"
+#include "web/document.h"
+
+namespace lockstep::publisher {
+
+// Looks into the outboxes for the gauges and for the status page: now and then, and every two
+// seconds while somebody watches. A thread of its own, which may hang with the database.
+class OutboxWatch final : public Service {
+ public:
+  struct Parts {
+    std::string database;
+    std::vector<std::string> tables;
+    Millis every{30'000};  // while nobody watches
+    // Every publisher sees every replay; one of them counts it.
+    std::function<bool(const std::string& table)> counts_replays;
+    MetricsRegistry& metrics;
+  };
+  explicit OutboxWatch(Parts parts);
+  ~OutboxWatch() override { Stop(); }
+
+  absl::Status Start() override { return ticker_.Start(); }
+  void Stop() override { ticker_.Stop(); }
+
+  // From any thread. Somebody watches: true until it is said otherwise.
+  void SetWatched(bool watched) { watched_ = watched; }
+  // The outbox as it was last read.
+  OutboxRecord Of(const std::string& table) const;
+  const web::DatabaseReading& database() const { return database_; }
+
+  // One look, now. REQUIRES: not started.
+  void Look();
+
+ private:
+  void Round();
+
+  const Parts parts_;
+  std::map<std::string, std::vector<prometheus::Gauge*>> gauges_;  // by table
+  prometheus::Counter& replays_;
+  web::DatabaseReading database_;
+  OutboxReader reader_;  // the ticker's thread
+  absl::Status told_;    // the failure that the log has: the next look may be two seconds away
+  std::atomic<bool> watched_ = false;
+
+  mutable std::mutex mu_;
+  std::map<std::string, OutboxRecord> records_;
+
+  Ticker ticker_;  // last: its thread uses the rest
+};
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,88 @@
+#include <gmock/gmock.h>
+
+#include "publisher/service/outbox_watch.h"
+#include "publisher/testing/outbox_test.h"
+#include "tests/support/eventually.h"
+#include "tests/support/service_stress.h"
+
+namespace lockstep::publisher {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class OutboxWatchTest : public OutboxTest {
+ protected:
+  std::unique_ptr<OutboxWatch> Make(Millis every = Millis(60'000),
+                                    std::vector<std::string> tables = {kTable}) {
+    return std::make_unique<OutboxWatch>(
+        OutboxWatch::Parts{.database = db_.url(),
+                           .tables = std::move(tables),
+                           .every = every,
+                           .counts_replays = [this](const std::string&) { return owner_; },
+                           .metrics = metrics_});
+  }
+  bool Shows(const std::string& sample) const {
+    return RenderMetrics(metrics_).find(sample + "\n") != std::string::npos;
+  }
+
+  MetricsRegistry metrics_;
+  bool owner_ = true;
+};
+
+TEST_F(OutboxWatchTest, CountsPendingLockedDeadAndReplays) {
+  EnqueueMany("k", 3);
+  EnqueueMany("dead", 1);
+  Claimer claimer = NewClaimer("a");
+  claimer.request.rows = 1;
+  claimer.Take();
+  db_.Run(
+      "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id = "
+      "'dead'");
+  const auto watch = Make();
+  EXPECT_FALSE(watch->Of(kTable).known);
+  watch->Look();
+  EXPECT_TRUE(watch->Of(kTable).known);
+  EXPECT_EQ(watch->Of(kTable).part["dead_rows"].size(), 1U);
+  EXPECT_TRUE(Shows(R"(outbox_pending{table="shop.outbox"} 3)"));
+  EXPECT_TRUE(Shows(R"(outbox_locked{table="shop.outbox"} 1)"));
+  EXPECT_TRUE(Shows(R"(outbox_dead{table="shop.outbox"} 1)"));
+  EXPECT_TRUE(Shows(R"(replay_total{kind="outbox"} 0)"));
+}
+
+TEST_F(OutboxWatchTest, TheOwnerOfTheFirstShardCountsAReplayOnce) {
+  EnqueueMany("dead", 1);
+  const auto replay = [&] {
+    // Whatever the operator's search_path says, the audit names the outbox as we do.
+    db_.Run(
+        "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity'; SET search_path = "
+        "shop; SELECT lockstep.replay('outbox', array_agg(sequence), 'ann') FROM outbox");
+  };
+  const auto watch = Make(Millis(5));
+  ASSERT_TRUE(watch->Start().ok());
+  ASSERT_TRUE(testing::Eventually([&] { return watch->Of(kTable).known; }));
+  replay();
+  EXPECT_TRUE(testing::Eventually([&] { return Shows(R"(replay_total{kind="outbox"} 1)"); }));
+  replay();
+  EXPECT_TRUE(testing::Eventually([&] { return Shows(R"(replay_total{kind="outbox"} 2)"); }));
+}
+
+TEST_F(OutboxWatchTest, AMissingTableIsToldAndDoesNotHideTheOthers) {
+  Enqueue("k", 1);
+  const auto watch = Make(Millis(60'000), {"no.such", kTable});
+  ::testing::internal::CaptureStderr();
+  watch->Look();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("level=warn"));
+  ::testing::internal::CaptureStderr();
+  watch->Look();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("level=warn")));
+  EXPECT_TRUE(Shows(R"(outbox_pending{table="shop.outbox"} 1)"));
+  EXPECT_EQ(watch->database().good_since(), WallTime());
+}
+
+TEST_F(OutboxWatchTest, IsAServiceLikeAnyOther) {
+  testing::StressService([&] { return Make(); });
+}
+
+}  // namespace
+}  // namespace lockstep::publisher

@@ -1,0 +1,134 @@
+#include "runner/status/group_view.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "web/document.h"
+
+namespace lockstep::runner {
+namespace {
+
+using nlohmann::json;
+using web::AgeMs;
+using web::TimeOrNull;
+
+struct GroupGauge {
+  const char* name;
+  const char* help;
+  double (*value)(const GroupView& view, WallTime now);
+};
+
+constexpr GroupGauge kGauges[] = {
+    {"runner_lag_seconds", "How old the read model is; idle is 0, stuck grows",
+     [](const GroupView& view, WallTime) {
+       return static_cast<double>(view.lag.lag.count()) / 1000;
+     }},
+    {"runner_catch_up_seconds", "Until the lag is gone at the present pace; -1 = not in sight",
+     [](const GroupView& view, WallTime) { return view.outlook.eta_seconds.value_or(-1); }},
+    {"runner_in_hand_events", "Messages received and not yet committed",
+     [](const GroupView& view, WallTime) { return static_cast<double>(view.in_hand); }},
+    {"runner_parked_keys", "Aggregates that wait for a dead letter or a missing version",
+     [](const GroupView& view, WallTime) { return static_cast<double>(view.record.parked_keys); }},
+    {"runner_parked_events", "Events that wait in parking",
+     [](const GroupView& view, WallTime) {
+       return static_cast<double>(view.record.parked_events);
+     }},
+    {"runner_version_lag",
+     "Newest version received - version stored, of the aggregate furthest behind; 0 = nothing "
+     "waits",
+     [](const GroupView& view, WallTime) { return static_cast<double>(view.record.version_lag); }},
+    {"runner_dead_letters_open", "Dead letters that wait for a decision",
+     [](const GroupView& view, WallTime) { return static_cast<double>(view.record.dead_letters); }},
+    {"runner_checkpoint_age_seconds", "Since the newest checkpoint was taken; -1 = none",
+     [](const GroupView& view, WallTime now) {
+       if (!view.record.checkpoint_at) return -1.0;
+       return std::max(0.0,
+                       std::chrono::duration<double>(now - *view.record.checkpoint_at).count());
+     }},
+};
+
+json LaneJson(const LaneStatus& lane, WallTime now, const HealthOptions& health) {
+  const bool work = HasWork(lane);
+  const char* state = !work                        ? "idle"
+                      : IsStuck(lane, now, health) ? "stuck"
+                      : !lane.last_error.empty()   ? "retrying"
+                                                   : "working";
+  return {{"lane", lane.lane},
+          {"state", state},
+          {"queued", lane.queued + lane.in_batch},
+          {"oldest_ms", work ? AgeMs(lane.oldest_received, now) : 0},
+          {"last_commit_at", TimeOrNull(lane.last_commit)},
+          {"last_message_id", lane.last_message_id},
+          {"last_error", lane.last_error}};
+}
+
+json CountsJson(const GroupCounts& counts) {
+  json fields = json::object();
+  for (const GroupCounter& counter : kGroupCounters) {
+    if (counter.field != nullptr) fields[counter.field] = counts.*counter.count;
+  }
+  return fields;
+}
+
+}  // namespace
+
+GroupView::GroupView(GroupStatus group, WallTime now, const HealthOptions& health)
+    : status(std::move(group)),
+      lag(LagOf(status, now, health)),
+      in_hand(InHand(status)),
+      state(StateWord(status, lag.lag, now, health)) {}
+
+json ToJson(const GroupView& view, WallTime now, const HealthOptions& health) {
+  const GroupStatus& status = view.status;
+  json part = view.record.part;
+  part.update({{"name", status.name},
+               {"subscription", status.subscription},
+               {"file", status.file},
+               {"state", view.state},
+               {"detail", status.reason.empty() ? status.stream : status.reason},
+               {"epoch", status.epoch},
+               {"generation", status.generation},
+               {"slot", status.slot},
+               {"lag_ms", view.lag.lag.count()},
+               {"lag_basis", view.lag.basis},
+               {"lag_alert_ms", health.lag_alert.count()},
+               {"rate", web::Rounded(view.outlook.rate)},
+               {"eta_seconds", web::Rounded(view.outlook.eta_seconds)},
+               {"in_hand", view.in_hand},
+               {"last_commit_at", TimeOrNull(status.last_commit)},
+               {"heartbeat_age_ms", status.last_heartbeat == WallTime()
+                                        ? json(nullptr)
+                                        : json(AgeMs(status.last_heartbeat, now))},
+               {"heartbeat_limit_ms", health.heartbeat_timeout.count()},
+               {"counters", CountsJson(status.counts)},
+               {"lanes", json::array()}});
+  if (status.last_commit != WallTime()) {
+    const auto ms = [](double seconds) { return static_cast<int64_t>(seconds * 1000); };
+    part["stages"] = {{"occurred_published", ms(status.stages.occurred_to_published)},
+                      {"published_received", ms(status.stages.published_to_received)},
+                      {"received_committed", ms(status.stages.received_to_committed)}};
+  }
+  for (const LaneStatus& lane : status.lanes) part["lanes"].push_back(LaneJson(lane, now, health));
+  return part;
+}
+
+GroupGauges::GroupGauges(MetricsRegistry& registry, const std::string& group)
+    : replays_(CounterOf(registry, "replay_total", "Rows and messages that an operator sent again",
+                         {{"kind", "dead_letter"}})) {
+  for (const GroupGauge& gauge : kGauges) {
+    gauges_.push_back(&GaugeOf(registry, gauge.name, gauge.help, {{"group", group}}));
+  }
+  Set(GroupView(), WallTime());
+}
+
+void GroupGauges::Set(const GroupView& view, WallTime now) {
+  for (size_t i = 0; i < gauges_.size(); ++i) gauges_[i]->Set(kGauges[i].value(view, now));
+  if (!view.record.replays) return;  // the database was not read yet
+  if (replays_seen_ && *view.record.replays > *replays_seen_) {
+    replays_.Increment(static_cast<double>(*view.record.replays - *replays_seen_));
+  }
+  replays_seen_ = view.record.replays;
+}
+
+}  // namespace lockstep::runner
