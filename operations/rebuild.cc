@@ -8,6 +8,7 @@
 #include "offsets/lock_retry.h"
 #include "operations/shadow_filler.h"
 #include "operations/shadow_tables.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/status.h"
 
 namespace lockstep::operations {
@@ -106,7 +107,7 @@ absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
   SteadyTime checked;
   while (true) {
     RETURN_IF_ERROR(filler.Start());
-    if (runner::SleepUnlessStopped(stop, parts_.poll)) {
+    if (SleepUnlessStopped(stop, parts_.poll)) {
       return absl::CancelledError(
           fmt::format("interrupted; `lockstepctl rebuild resume {0}` goes on, `lockstepctl rebuild "
                       "abort {0}` undoes it",

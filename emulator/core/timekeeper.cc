@@ -13,36 +13,25 @@ constexpr SteadyTime::duration kLongest = std::chrono::hours(1);
 
 }  // namespace
 
-absl::Status Timekeeper::Start() {
-  std::scoped_lock lock(mu_);
-  if (!stopping_) thread_ = std::thread([this] { Loop(); });
-  return absl::OkStatus();
-}
-
 void Timekeeper::Stop() {
-  std::thread ended;
-  {
-    std::scoped_lock lock(mu_);
-    stopping_ = true;
-    scheduled_.clear();
-    ended = std::move(thread_);
-    changed_.notify_all();
-  }
-  if (ended.joinable()) ended.join();
+  thread_.Stop();
+  std::scoped_lock lock(mu_);
+  scheduled_.clear();
 }
 
 void Timekeeper::At(SteadyTime time, std::function<void()> run) {
   std::scoped_lock lock(mu_);
-  if (stopping_) return;
+  if (thread_.stopping()) return;
   const auto added = scheduled_.emplace(time, std::move(run));
   if (added == scheduled_.begin()) changed_.notify_all();
 }
 
 void Timekeeper::Loop() {
+  const std::stop_token stop = thread_.stop_token();
   std::unique_lock lock(mu_);
-  while (!stopping_) {
+  while (!stop.stop_requested()) {
     if (scheduled_.empty()) {
-      changed_.wait(lock, [this] { return stopping_ || !scheduled_.empty(); });
+      changed_.wait(lock, stop, [this] { return !scheduled_.empty(); });
       continue;
     }
     const SteadyTime now = clock_.Steady();
@@ -53,8 +42,11 @@ void Timekeeper::Loop() {
     }
     if (due.empty()) {
       const bool ticks_by_itself = &clock_ == &Clock::System();
-      changed_.wait_for(lock, ticks_by_itself ? std::min(scheduled_.begin()->first - now, kLongest)
-                                              : SteadyTime::duration(kTick));
+      const SteadyTime first = scheduled_.begin()->first;
+      changed_.wait_for(
+          lock, stop,
+          ticks_by_itself ? std::min(first - now, kLongest) : SteadyTime::duration(kTick),
+          [&] { return scheduled_.begin()->first < first; });
       continue;
     }
     lock.unlock();

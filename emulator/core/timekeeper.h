@@ -4,10 +4,10 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
+#include "platform/daemon/service_thread.h"
 
 namespace lockstep::emulator {
 
@@ -18,7 +18,9 @@ class Timekeeper : public Service {
   explicit Timekeeper(const Clock& clock) : clock_(clock) {}
   ~Timekeeper() override { Stop(); }
 
-  absl::Status Start() override;
+  absl::Status Start() override {
+    return thread_.Start([this] { Loop(); });
+  }
   // What is scheduled and not due is forgotten.
   void Stop() override;
 
@@ -29,11 +31,10 @@ class Timekeeper : public Service {
   void Loop();
 
   const Clock& clock_;
-  std::thread thread_;
   std::mutex mu_;
-  std::condition_variable changed_;
-  bool stopping_ = false;
+  std::condition_variable_any changed_;
   std::multimap<SteadyTime, std::function<void()>> scheduled_;
+  ServiceThread thread_;  // last: it uses the rest
 };
 
 }  // namespace lockstep::emulator

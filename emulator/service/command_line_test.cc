@@ -7,6 +7,7 @@
 
 #include "emulator/testing/wire_fixture.h"
 #include "tests/support/process.h"
+#include "tests/support/service_stress.h"
 
 namespace lockstep::emulator {
 namespace {
@@ -49,6 +50,10 @@ class CommandLine : public WireTest {
 
   std::unique_ptr<testing::Process> process_;
 };
+
+TEST(Server, HasTheLifeOfAService) {
+  testing::StressService([] { return std::make_unique<Server>(); }, nullptr, 3);
+}
 
 TEST_F(CommandLine, ServesUntilItIsTold) {
   RunWithSubscription({});

@@ -1,59 +1,58 @@
-#include <signal.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <string>
+#include <memory>
 
 #include "emulator/faults/swinging_clock.h"
 #include "emulator/service/server.h"
-#include "platform/config/config.h"
-#include "platform/mutex_checks.h"
+#include "platform/daemon/daemon.h"
 #include "platform/status.h"
 
-// Blocks SIGINT and SIGTERM in every thread of the process, so that main can wait for them.
-static sigset_t BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
+namespace lockstep::emulator {
+namespace {
+
+class EmulatorDaemon final : public Daemon {
+ public:
+  void Bind(ConfigSection& config) override {
+    options_ = {.port = 8085};
+    config.Key("host", &options_.host, "the address to listen on");
+    config.Key("port", &options_.port, "the port to listen on; 0 takes a free one");
+    emulator::Bind(config, options_.faults);
+    config.Key("fault-clock-swing", &clock_swing_,
+               "how far its clock goes ahead and behind, once a minute");
+  }
+  log::Options LogOptions() const override { return {.level = log::Level::kError}; }
+
+  absl::Status Start(const Beginning&) override {
+    // What goes wrong at start is ours to say, in one sentence.
+    setenv("GRPC_VERBOSITY", "NONE", 0);
+    clock_ = std::make_unique<SwingingClock>(clock_swing_);
+    if (clock_swing_ > Millis(0)) options_.clock = clock_.get();
+    server_ = std::make_unique<Server>(options_);
+    RETURN_IF_ERROR(server_->Start());
+    std::printf("listening on %s\n", server_->address().c_str());
+    std::fflush(stdout);
+    return absl::OkStatus();
+  }
+  void Stop() override { server_->Stop(); }
+
+ private:
+  Options options_;
+  Millis clock_swing_{0};
+  std::unique_ptr<SwingingClock> clock_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace
+}  // namespace lockstep::emulator
 
 int main(int argc, char** argv) {
-  lockstep::LeaveMutexesUnchecked();
-  lockstep::emulator::Options options;
-  options.port = 8085;
-  lockstep::Millis clock_swing{0};
-  lockstep::CommandLine command_line;
-  command_line.program = "lockstep-emulator";
-  command_line.summary =
-      "A Pub/Sub server in memory, for tests and development. It speaks google.pubsub.v1: point "
-      "any "
-      "client at it with PUBSUB_EMULATOR_HOST. Ends on SIGINT or SIGTERM.";
-  command_line.bind = [&options, &clock_swing](lockstep::ConfigSection& config) {
-    config.Key("host", &options.host, "the address to listen on");
-    config.Key("port", &options.port, "the port to listen on; 0 takes a free one");
-    lockstep::emulator::Bind(config, options.faults);
-    config.Key("fault-clock-swing", &clock_swing,
-               "how far its clock goes ahead and behind, once a minute");
-  };
-  if (const auto code = command_line.Parse(argc, argv)) return *code;
-
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // what goes wrong at start is ours to say, in one sentence
-  const sigset_t stop_signals = BlockStopSignals();
-  const lockstep::emulator::SwingingClock clock(clock_swing);
-  if (clock_swing > lockstep::Millis(0)) options.clock = &clock;
-  lockstep::emulator::Server server(options);
-  if (const absl::Status started = server.Start(); !started.ok()) {
-    std::fprintf(stderr, "lockstep-emulator: %s\n",
-                 std::string(lockstep::MessageOf(started)).c_str());
-    return 1;
-  }
-  std::printf("listening on %s\n", server.address().c_str());
-  std::fflush(stdout);
-  int received = 0;
-  sigwait(&stop_signals, &received);
-  server.Stop();
-  return 0;
+  lockstep::emulator::EmulatorDaemon daemon;
+  return lockstep::RunDaemon(
+      argc, argv,
+      {.program = "lockstep-emulator",
+       .summary =
+           "A Pub/Sub server in memory, for tests and development. It speaks google.pubsub.v1: "
+           "point any client at it with PUBSUB_EMULATOR_HOST. Ends on SIGINT or SIGTERM.",
+       .reloads = false},
+      daemon);
 }

@@ -42,7 +42,7 @@ struct Server::Parts {
   std::mutex stopping;
   std::mutex mu;
   std::unique_ptr<grpc::Server> grpc;
-  bool stopped = false;
+  bool started = false;  // or stopped
 };
 
 Server::Server(Options options)
@@ -60,7 +60,8 @@ absl::Status Server::Start() {
     return InvalidArgument("There is no port {}.", options_.port);
   }
   std::scoped_lock lock(parts_->mu);
-  if (parts_->stopped) return FailedPrecondition("The emulator was stopped.");
+  if (parts_->started) return FailedPrecondition("it was started or stopped before");
+  parts_->started = true;
   const bool is_ipv6 = options_.host.find(':') != std::string::npos && options_.host.front() != '[';
   const std::string host = is_ipv6 ? "[" + options_.host + "]" : options_.host;
   const std::string wanted = fmt::format("{}:{}", host, options_.port);
@@ -92,7 +93,7 @@ void Server::Stop() {
   std::unique_ptr<grpc::Server> running;
   {
     std::scoped_lock lock(parts_->mu);
-    parts_->stopped = true;
+    parts_->started = true;
     running = std::move(parts_->grpc);
   }
   if (running != nullptr) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "platform/daemon/service_thread.h"
 #include "platform/status.h"
 #include "postgres/migrator.h"
 #include "projections/declare/group_file.h"

@@ -49,7 +49,7 @@ ConfigSection::ConfigSection(std::shared_ptr<State> state, std::shared_ptr<Node>
 void ConfigSection::Scalar(std::string_view name, std::string_view help, std::string_view env,
                            const std::string& default_value, const Parse& parse, bool secret) {
   const std::string path = Join(path_, name);
-  ConfigKey key{path, std::string(env), default_value, default_value, std::string(help)};
+  ConfigKey key{path, std::string(env), default_value, default_value, std::string(help), followed_};
   const auto take = [&](const std::string& text, const std::string& place) {
     const absl::Status parsed = parse(text);
     if (!parsed.ok()) {
@@ -172,6 +172,12 @@ void ConfigSection::Key(std::string_view name, std::map<std::string, std::string
          });
 }
 
+ConfigSection ConfigSection::Followed() const {
+  ConfigSection same = *this;
+  same.followed_ = true;
+  return same;
+}
+
 void ConfigSection::Section(std::string_view name,
                             const std::function<void(ConfigSection&)>& bind) {
   auto child = std::make_shared<Node>();
@@ -181,6 +187,7 @@ void ConfigSection::Section(std::string_view name,
                                          PlaceOf(*state_, child->yaml), Join(path_, name)));
   }
   ConfigSection section(state_, child, Join(path_, name));
+  section.followed_ = followed_;
   bind(section);
 }
 

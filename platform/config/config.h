@@ -34,6 +34,7 @@ struct ConfigKey {
   std::string default_value;  // as text
   std::string value;          // after reading; masked if secret
   std::string help;
+  bool followed = false;  // by a running process that reads the configuration again
 };
 
 namespace config_internal {
@@ -70,6 +71,10 @@ class ConfigSection {
               const std::vector<std::pair<std::string, Enum>>& choices, std::string_view help,
               std::string_view env = {});
 
+  // The same section; what is bound through it is followed by a running process that reads its
+  // configuration again (SIGHUP). A change of any other key needs a restart.
+  ConfigSection Followed() const;
+
   // Keys of a nested map: `relay.…`.
   void Section(std::string_view name, const std::function<void(ConfigSection&)>& bind);
 
@@ -99,6 +104,7 @@ class ConfigSection {
   std::shared_ptr<config_internal::State> state_;  // shared by the sections of one reading
   std::shared_ptr<config_internal::Node> node_;
   std::string path_;
+  bool followed_ = false;
 };
 
 class Config {

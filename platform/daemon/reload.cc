@@ -1,32 +1,19 @@
 #include "platform/daemon/reload.h"
 
-#include <algorithm>
 #include <map>
 
 #include "platform/log/log.h"
 
 namespace lockstep {
-namespace {
-
-bool Followed(const std::string& path, const std::vector<std::string>& names) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return path == name || path.ends_with("." + name);
-  });
-}
-
-}  // namespace
-
-ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<ConfigKey>& fresh,
-                      const std::vector<std::string>& names) {
+ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<ConfigKey>& fresh) {
   std::map<std::string, std::string> before;
   for (const ConfigKey& key : running) before[key.path] = key.value;
   ReloadPlan plan;
-  const auto changed = [&](const ConfigKey& key) {
-    (Followed(key.path, names) ? plan.follow : plan.restart).push_back(key);
-  };
   for (const ConfigKey& key : fresh) {
     const auto found = before.find(key.path);
-    if (found == before.end() || found->second != key.value) changed(key);
+    if (found == before.end() || found->second != key.value) {
+      (key.followed ? plan.follow : plan.restart).push_back(key);
+    }
     if (found != before.end()) before.erase(found);
   }
   for (const auto& [path, value] : before) plan.restart.push_back({.path = path});  // it is gone

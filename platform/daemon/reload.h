@@ -15,9 +15,8 @@ struct ReloadPlan {
   std::vector<ConfigKey> restart;
 };
 
-// `names`: the last words of the paths that can be followed, such as `max_batch`.
-ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<ConfigKey>& fresh,
-                      const std::vector<std::string>& names);
+// What can be followed was bound so (ConfigSection::Followed).
+ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<ConfigKey>& fresh);
 
 // The configuration that a process runs with, as it changes. Keys that need a restart keep the
 // value they were started with.

@@ -20,11 +20,12 @@ TEST(PlanReload, TellsWhatCanBeFollowedFromWhatNeedsARestart) {
                                           {.path = "groups.0.lanes", .value = "4"},
                                           {.path = "log.level", .value = "info"},
                                           {.path = "groups.1.lanes", .value = "4"}};
-  const std::vector<ConfigKey> fresh = {{.path = "groups.0.max_batch", .value = "100"},
-                                        {.path = "groups.0.lanes", .value = "8"},
-                                        {.path = "log.level", .value = "info"},
-                                        {.path = "instance", .value = "a"}};
-  const ReloadPlan plan = PlanReload(running, fresh, {"max_batch", "log.level", "retry.base"});
+  const std::vector<ConfigKey> fresh = {
+      {.path = "groups.0.max_batch", .value = "100", .followed = true},
+      {.path = "groups.0.lanes", .value = "8"},
+      {.path = "log.level", .value = "info", .followed = true},
+      {.path = "instance", .value = "a"}};
+  const ReloadPlan plan = PlanReload(running, fresh);
   EXPECT_THAT(Paths(plan.follow), ElementsAre("groups.0.max_batch"));
   EXPECT_THAT(Paths(plan.restart), ElementsAre("groups.0.lanes", "instance", "groups.1.lanes"));
 }
@@ -32,24 +33,31 @@ TEST(PlanReload, TellsWhatCanBeFollowedFromWhatNeedsARestart) {
 TEST(RunningConfig, FollowsWhatItCanAndKeepsTheRestUntilARestart) {
   RunningConfig config{
       .keys = {{.path = "max_batch", .value = "500"}, {.path = "lanes", .value = "4"}}};
-  const std::vector<ConfigKey> file = {{.path = "max_batch", .value = "7"},
+  const std::vector<ConfigKey> file = {{.path = "max_batch", .value = "7", .followed = true},
                                        {.path = "lanes", .value = "3"}};
-  config.Follow(PlanReload(config.keys, file, {"max_batch"}));
+  config.Follow(PlanReload(config.keys, file));
   EXPECT_EQ(config.keys[0].value, "7");
   EXPECT_EQ(config.keys[1].value, "4");
   EXPECT_THAT(config.after_restart, ElementsAre(std::pair("lanes", "3")));
-  EXPECT_THAT(Paths(PlanReload(config.keys, file, {"max_batch"}).restart), ElementsAre("lanes"))
+  EXPECT_THAT(Paths(PlanReload(config.keys, file).restart), ElementsAre("lanes"))
       << "named again until it is done";
-  config.Follow(PlanReload(config.keys,
-                           {{.path = "max_batch", .value = "7"}, {.path = "lanes", .value = "4"}},
-                           {"max_batch"}));
+  config.Follow(PlanReload(config.keys, {{.path = "max_batch", .value = "7", .followed = true},
+                                         {.path = "lanes", .value = "4"}}));
   EXPECT_THAT(config.after_restart, IsEmpty()) << "the file has gone back";
 }
 
-TEST(PlanReload, MatchesWholeWords) {
-  const ReloadPlan plan =
-      PlanReload({}, {{.path = "x.not_max_batch", .value = "1"}}, {"max_batch"});
-  EXPECT_THAT(plan.follow, IsEmpty());
+TEST(PlanReload, FollowsWhatWasBoundSo) {
+  int rows = 1;
+  double factor = 2;
+  const auto bind = [&](ConfigSection& config) {
+    config.Key("shards", &rows, "");
+    config.Followed().Key("rows", &rows, "");
+    config.Followed().Section("retry",
+                              [&](ConfigSection& retry) { retry.Key("factor", &factor, ""); });
+    config.Key("lanes", &rows, "");
+  };
+  EXPECT_THAT(Paths(PlanReload({}, Config::Describe(bind)).follow),
+              ElementsAre("rows", "retry.factor"));
 }
 
 }  // namespace

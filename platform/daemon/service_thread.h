@@ -2,39 +2,41 @@
 
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "platform/status.h"
+#include "platform/clock.h"
+#include "platform/daemon/service.h"
 
-namespace lockstep::publisher {
+namespace lockstep {
+
+// Sleeps that end early when `stop` is requested; answers whether it was.
+bool SleepUnlessStopped(const std::stop_token& stop, Millis time);
+
+// Stops them side by side: each may take its time, and none takes the others'.
+void StopTogether(const std::vector<Service*>& services);
 
 // The one thread of a Service, with the life that platform/daemon/service.h promises: it begins
-// once at most and never after a Stop, and everybody who stops it waits for its end. Safe from any
-// thread.
+// once at most and never after a Stop, and everybody who stops it waits for its end. What it runs
+// looks at the stop token. Safe from any thread.
 class ServiceThread {
  public:
-  absl::Status Start(std::function<void()> run) {
-    std::scoped_lock lock(mu_);
-    if (begun_) return FailedPrecondition("it was started or stopped before");
-    begun_ = true;
-    thread_ = std::thread(std::move(run));
-    return absl::OkStatus();
-  }
+  ~ServiceThread() { Stop(); }
 
-  // `ask` tells the thread to end; one that begins afterwards ends at once.
-  void Stop(const std::function<void()>& ask) {
-    ask();
-    std::scoped_lock lock(mu_);
-    begun_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
+  absl::Status Start(std::function<void()> run);
+  void RequestStop() { stop_.request_stop(); }
+  void Stop();  // requests it and waits for the end
+
+  std::stop_token stop_token() const { return stop_.get_token(); }
+  bool stopping() const { return stop_.stop_requested(); }
 
  private:
-  std::mutex mu_;
-  bool begun_ = false;
+  std::stop_source stop_;
+  std::mutex mu_;  // Start against Stop; held while joining
   std::thread thread_;
+  bool started_ = false;
 };
 
-}  // namespace lockstep::publisher
+}  // namespace lockstep

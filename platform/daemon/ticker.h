@@ -1,38 +1,34 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <utility>
 
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
+#include "platform/daemon/service_thread.h"
 
 namespace lockstep {
 
-// Does something every so often on a thread of its own. A round that throws is told and the next
-// one tried. Stop waits for the round that is under way.
+// Does something every so often on a thread of its own, the first time at once. A round that throws
+// is told and the next one tried. Stop waits for the round that is under way.
 class Ticker final : public Service {
  public:
-  Ticker(Millis every, std::function<void()> round);
-  ~Ticker() override;
+  Ticker(Millis every, std::function<void()> round) : every_(every), round_(std::move(round)) {}
 
-  absl::Status Start() override;
-  void Stop() override;
+  absl::Status Start() override {
+    return thread_.Start([this] { Run(); });
+  }
+  void Stop() override { thread_.Stop(); }
+
+  // For a round that takes long: whether it should end.
+  bool stopping() const { return thread_.stopping(); }
 
  private:
   void Run();
-  bool Wait();  // an interval; true = stop
 
   const Millis every_;
   const std::function<void()> round_;
-  std::mutex life_mu_;  // Start against Stop; held while joining
-  bool started_ = false;
-  std::thread thread_;
-
-  std::mutex mu_;
-  bool stopping_ = false;
-  std::condition_variable stopped_;
+  ServiceThread thread_;  // last: its end waits for the round
 };
 
 }  // namespace lockstep

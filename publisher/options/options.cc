@@ -24,22 +24,23 @@ void BindRetry(ConfigSection& config, RetryPolicy& retry) {
 // The settings that a table may have of its own. `common` are those of all tables, which have
 // environment names.
 void BindTable(ConfigSection& config, RelayOptions& options, bool common) {
+  ConfigSection followed = config.Followed();
   const auto env = [common](const char* name) { return common ? name : ""; };
   config.Key("single_active", &options.single_active, "one publisher at a time relays the table",
              env("OUTBOX_RELAY_SINGLE_ACTIVE"));
   config.Key("shards", &options.shards,
              "parts that publishers share a table by; 0 = 1 when single_active, else 16");
-  config.Key("poll_interval", &options.poll_interval, "longest wait between two looks when idle",
-             env("OUTBOX_RELAY_POLL_INTERVAL"));
-  config.Key("batch_size", &options.batch_size, "rows per claim", env("OUTBOX_RELAY_BATCH_SIZE"));
-  config.Key("max_in_flight", &options.max_in_flight,
-             "rows claimed and not yet answered by the bus");
-  config.Key("max_requests", &options.max_requests, "requests to the bus under way");
+  followed.Key("poll_interval", &options.poll_interval, "longest wait between two looks when idle",
+               env("OUTBOX_RELAY_POLL_INTERVAL"));
+  followed.Key("batch_size", &options.batch_size, "rows per claim", env("OUTBOX_RELAY_BATCH_SIZE"));
+  followed.Key("max_in_flight", &options.max_in_flight,
+               "rows claimed and not yet answered by the bus");
+  followed.Key("max_requests", &options.max_requests, "requests to the bus under way");
   config.Key("lock_ttl", &options.lock_ttl, "how long a lease lasts unless it is renewed",
              env("OUTBOX_RELAY_LOCK_TTL"));
-  config.Key("max_attempts", &options.retry.max_attempts,
-             "failures that blame a row before it is dead", env("OUTBOX_RELAY_MAX_ATTEMPTS"));
-  config.Section("retry", [&](ConfigSection& retry) { BindRetry(retry, options.retry); });
+  followed.Key("max_attempts", &options.retry.max_attempts,
+               "failures that blame a row before it is dead", env("OUTBOX_RELAY_MAX_ATTEMPTS"));
+  followed.Section("retry", [&](ConfigSection& retry) { BindRetry(retry, options.retry); });
   config.Key("dispatch_timeout", &options.dispatch_timeout,
              "longest time for one publish, its retries included",
              env("OUTBOX_RELAY_DISPATCH_TIMEOUT"));
@@ -77,15 +78,16 @@ void BindRelay(ConfigSection& config, PublisherConfig& options) {
 }
 
 void BindCleaner(ConfigSection& config, CleanerOptions& cleaner) {
+  ConfigSection followed = config.Followed();
   config.Key("enabled", &cleaner.enabled, "delete old published rows", "OUTBOX_CLEANER_ENABLED");
   config.Key("tables", &cleaner.tables, "outboxes to clean; empty = the relay's",
              "OUTBOX_CLEANER_TABLES");
-  config.Key("interval", &cleaner.interval, "how often", "OUTBOX_CLEANER_INTERVAL");
-  config.Key("retention", &cleaner.retention, "how long published rows are kept",
-             "OUTBOX_CLEANER_RETENTION");
-  config.Key("dead_retention", &cleaner.dead_retention, "how long dead rows are kept; 0 = for ever",
-             "OUTBOX_CLEANER_DEAD_RETENTION");
-  config.Key("batch_size", &cleaner.batch_size, "rows per DELETE");
+  followed.Key("interval", &cleaner.interval, "how often", "OUTBOX_CLEANER_INTERVAL");
+  followed.Key("retention", &cleaner.retention, "how long published rows are kept",
+               "OUTBOX_CLEANER_RETENTION");
+  followed.Key("dead_retention", &cleaner.dead_retention,
+               "how long dead rows are kept; 0 = for ever", "OUTBOX_CLEANER_DEAD_RETENTION");
+  followed.Key("batch_size", &cleaner.batch_size, "rows per DELETE");
 }
 
 absl::Status Positive(std::string_view name, int64_t value) {

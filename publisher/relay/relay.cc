@@ -65,10 +65,9 @@ absl::Status Relay::Start() {
 }
 
 void Relay::Stop() {
-  thread_.Stop([this] {
-    stop_ = true;
-    mailbox_->Wake();
-  });
+  thread_.RequestStop();
+  mailbox_->Wake();
+  thread_.Stop();
 }
 
 int64_t Relay::SetShards(std::vector<int> shards, int count) {
@@ -106,7 +105,7 @@ void Relay::SetHealth(absl::Status health) {
 void Relay::NoteTurn() { last_turn_ = environment_.clock->Steady().time_since_epoch().count(); }
 
 void Relay::Run() {
-  while (!stop_) {
+  while (!thread_.stopping()) {
     NoteTurn();
     FollowShards();
     FollowOptions();
@@ -304,7 +303,7 @@ absl::Status Relay::Rest(bool looked) {
   ASSIGN_OR_RETURN(const bool something, sleeper_.Rest(*store_, *mailbox_, request, plan_.floor(),
                                                        Earliest({look_due, marks_due}), [this] {
                                                          NoteTurn();
-                                                         return !stop_;
+                                                         return !thread_.stopping();
                                                        }));
   if (something || (look_due.has_value() && environment_.clock->Steady() - now >= *look_due)) {
     plan_.LookAgain();

@@ -126,7 +126,6 @@ class Relay : public Service {
   Sleeper sleeper_;
   Draining draining_;
 
-  std::atomic<bool> stop_ = false;
   std::atomic<SteadyTime::rep> last_turn_ = 0;
   ServiceThread thread_;
   mutable std::mutex mu_;

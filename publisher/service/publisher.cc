@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
@@ -212,11 +213,11 @@ absl::Status PublisherService::Start() {
 }
 
 void PublisherService::Stop() {
-  parts_->outboxes->Stop();
-  parts_->housekeeper->Stop();
-  if (parts_->heartbeat != nullptr) parts_->heartbeat->Stop();
-  for (const auto& table : parts_->tables) table->relay->Stop();
-  parts_->owner->Stop();
+  std::vector<Service*> services = {parts_->outboxes.get(), parts_->housekeeper.get()};
+  if (parts_->heartbeat != nullptr) services.push_back(parts_->heartbeat.get());
+  for (const auto& table : parts_->tables) services.push_back(table->relay.get());
+  StopTogether(services);
+  parts_->owner->Stop();  // the relays were to finish under its locks
 }
 
 absl::Status PublisherService::WaitUntilDrained() {
@@ -298,20 +299,6 @@ std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
   }
   return std::make_unique<PubsubDispatcher>(std::move(publishers),
                                             TopicMap(project, config.topics));
-}
-
-void AddPages(HttpServer& server, const PublisherService& service, const MetricsRegistry& metrics) {
-  server.Handle("/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; });
-  server.Handle("/readyz", [&service](const HttpRequest&) {
-    const auto reasons = service.NotReady();
-    if (reasons.empty()) return HttpResponse{.body = "ready\n"};
-    return HttpResponse{.status = 503, .body = fmt::format("{}\n", fmt::join(reasons, "\n"))};
-  });
-  if (!service.config().metrics.enabled) return;
-  server.Handle(service.config().metrics.path, [&metrics](const HttpRequest&) {
-    return HttpResponse{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                        .body = RenderMetrics(metrics)};
-  });
 }
 
 }  // namespace lockstep::publisher

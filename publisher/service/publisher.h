@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "platform/daemon/http_server.h"
 #include "platform/daemon/service.h"
 #include "platform/metrics.h"
 #include "publisher/dispatch/dispatcher.h"
@@ -88,8 +87,5 @@ class PublisherService : public Service {
 std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
                                                  const std::string& project,
                                                  const PublisherConfig& config);
-
-// /healthz, /readyz, /metrics. More pages may be added before the server starts.
-void AddPages(HttpServer& server, const PublisherService& service, const MetricsRegistry& metrics);
 
 }  // namespace lockstep::publisher

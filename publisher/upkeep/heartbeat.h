@@ -54,7 +54,7 @@ class Heartbeat : public Service {
   pubsub::Admin& admin_;
   const std::function<std::string(const std::string&)> topic_;
   std::map<std::string, Look> looks_;  // of its thread, by logical topic
-  Ticker ticker_;                      // the last: it uses the others
+  Ticker ticker_;                      // last: its thread uses the rest
 };
 
 }  // namespace lockstep::publisher

@@ -14,35 +14,21 @@ using postgres::QualifiedName;
 Housekeeper::Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks)
     : database_(std::move(database)), tasks_(std::move(tasks)), options_(std::move(options)) {}
 
-Housekeeper::~Housekeeper() { Stop(); }
-
 absl::Status Housekeeper::Start() {
   return thread_.Start([this] {
     if (!tasks_.empty()) Run();
   });
 }
 
-void Housekeeper::Stop() {
-  thread_.Stop([this] {
-    std::scoped_lock lock(mu_);
-    stop_ = true;
-    changed_.notify_all();
-  });
-}
-
-bool Housekeeper::Stopped() const {
-  std::scoped_lock lock(mu_);
-  return stop_;
-}
-
 void Housekeeper::Run() {
-  while (!Stopped()) {
+  while (!thread_.stopping()) {
     const SteadyTime began = Clock::System().Steady();
     if (const absl::Status done = Round(); !done.ok()) {
       log::Warning("housekeeping failed; it is tried again", {{"error", done}});
     }
     std::unique_lock lock(mu_);
-    changed_.wait_until(lock, began + options_.interval, [this] { return stop_ || reconfigured_; });
+    changed_.wait_until(lock, thread_.stop_token(), began + options_.interval,
+                        [this] { return reconfigured_; });
     reconfigured_ = false;
   }
 }
@@ -56,7 +42,7 @@ absl::Status Housekeeper::Round() {
   absl::Status first;
   // One bad table must not stop the others.
   for (const Task& task : tasks_) {
-    if (Stopped()) break;
+    if (thread_.stopping()) break;
     first.Update(Keep(*connection, task));
   }
   return first;
@@ -94,7 +80,7 @@ absl::Status Housekeeper::Clean(postgres::Connection& connection, const Qualifie
   int64_t published = 0;
   int64_t dead = 0;
   const auto all = [&](auto* delete_some, Millis age, int64_t& total) -> absl::Status {
-    for (int64_t rows = options.batch_size; rows == options.batch_size && !Stopped();) {
+    for (int64_t rows = options.batch_size; rows == options.batch_size && !thread_.stopping();) {
       ASSIGN_OR_RETURN(rows, delete_some(connection, table, age, options.batch_size));
       total += rows;
     }

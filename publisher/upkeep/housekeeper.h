@@ -28,10 +28,9 @@ class Housekeeper : public Service {
     bool dead_blocks = true;  // on_dead: hold_key
   };
   Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks);
-  ~Housekeeper() override;
 
   absl::Status Start() override;
-  void Stop() override;
+  void Stop() override { thread_.Stop(); }
 
   // Takes interval, retentions and batch size from `fresh`; the next round is at once. Any thread.
   void Reconfigure(const CleanerOptions& fresh);
@@ -43,17 +42,15 @@ class Housekeeper : public Service {
   void Run();
   absl::Status Keep(postgres::Connection& connection, const Task& task);
   absl::Status Clean(postgres::Connection& connection, const postgres::QualifiedName& table);
-  bool Stopped() const;
   CleanerOptions options() const;
 
   const std::string database_;
   const std::vector<Task> tasks_;
-  ServiceThread thread_;
   mutable std::mutex mu_;
   CleanerOptions options_;
-  std::condition_variable changed_;
-  bool stop_ = false;
+  std::condition_variable_any changed_;
   bool reconfigured_ = false;
+  ServiceThread thread_;  // last: it uses the rest
 };
 
 }  // namespace lockstep::publisher

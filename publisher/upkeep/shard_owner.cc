@@ -37,33 +37,14 @@ ShardOwner::ShardOwner(OwnershipOptions options, std::string database, std::vect
   for (Relay* relay : relays) tables_.push_back({.relay = relay});
 }
 
-ShardOwner::~ShardOwner() { Stop(); }
-
-absl::Status ShardOwner::Start() {
-  return thread_.Start([this] { Run(); });
-}
-
-void ShardOwner::Stop() {
-  thread_.Stop([this] {
-    std::scoped_lock lock(mu_);
-    stop_ = true;
-    changed_.notify_all();
-  });
-}
-
 absl::Status ShardOwner::health() const {
   std::scoped_lock lock(mu_);
   return health_;
 }
 
-bool ShardOwner::StopsWithin(Millis time) {
-  std::unique_lock lock(mu_);
-  return changed_.wait_for(lock, time, [this] { return stop_; });
-}
-
 void ShardOwner::Run() {
   Backoff backoff(RetryPolicy{.max_attempts = 0, .base = Millis(250), .cap = Millis(10'000)});
-  for (Millis wait(0); !StopsWithin(wait);) {
+  for (Millis wait(0); !SleepUnlessStopped(thread_.stop_token(), wait);) {
     absl::Status done = locks_ == nullptr ? Connect() : absl::OkStatus();
     if (done.ok()) done = Round();
     {

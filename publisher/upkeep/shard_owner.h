@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,10 +30,11 @@ class ShardOwner : public Service {
   // The relays outlive it.
   ShardOwner(OwnershipOptions options, std::string database, std::vector<Relay*> relays,
              const Clock& clock = Clock::System());
-  ~ShardOwner() override;
 
-  absl::Status Start() override;
-  void Stop() override;
+  absl::Status Start() override {
+    return thread_.Start([this] { Run(); });
+  }
+  void Stop() override { thread_.Stop(); }
 
   // OK while the session stands; else why not.
   absl::Status health() const;
@@ -60,7 +60,6 @@ class ShardOwner : public Service {
   absl::Status Abandon(Table& table);
   void Lose();
   bool AnyLeaving() const;
-  bool StopsWithin(Millis time);  // waits for it
 
   const OwnershipOptions options_;
   const std::string database_;
@@ -68,12 +67,11 @@ class ShardOwner : public Service {
   std::vector<Table> tables_;
   std::unique_ptr<ShardLocks> locks_;  // null = no session
   SteadyTime last_look_;
-  ServiceThread thread_;
 
   mutable std::mutex mu_;
-  std::condition_variable changed_;
-  bool stop_ = false;
   absl::Status health_;
+
+  ServiceThread thread_;  // last: it uses the rest
 };
 
 }  // namespace lockstep::publisher

@@ -38,24 +38,18 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
 Group::~Group() { Stop(); }
 
 absl::Status Group::Start() {
-  std::lock_guard lock(life_mu_);
-  if (started_ || stop_.stop_requested())
-    return FailedPrecondition("it was started or stopped before");
-  started_ = true;
-  thread_ = std::thread([this] { Run(); });
-  return absl::OkStatus();
+  return thread_.Start([this] { Run(); });
 }
 
 void Group::Stop() {
-  stop_.request_stop();
+  thread_.RequestStop();
   std::shared_ptr<Session> session;
   {
     std::lock_guard lock(mu_);
     session = session_;
   }
   if (session) session->Close();  // the group's thread may be busy with a checkpoint
-  std::lock_guard lock(life_mu_);
-  if (thread_.joinable()) thread_.join();
+  thread_.Stop();
 }
 
 void Group::Reconfigure(const GroupOptions& fresh) {
@@ -114,7 +108,7 @@ void Group::SetState(GroupState state, const std::string& reason) {
 }
 
 void Group::Run() {
-  const std::stop_token stop = stop_.get_token();
+  const std::stop_token stop = thread_.stop_token();
   while (!stop.stop_requested() && !for_good_) {
     NoteTurn();
     FollowOptions();
@@ -146,7 +140,7 @@ void Group::Run() {
 void Group::Wait(const Obstacle& obstacle) {
   SetState(obstacle.halts ? GroupState::kHalted : GroupState::kWaiting, obstacle.reason);
   TellThatItWaits();
-  SleepUnlessStopped(stop_.get_token(),
+  SleepUnlessStopped(thread_.stop_token(),
                      obstacle.halts ? context_.environment.retry_halt : context_.environment.poll);
 }
 
@@ -183,21 +177,21 @@ void Group::RunSession(ReadyToRun ready) {
   next_look_for_left_ = Clock::System().Steady() + context_.environment.look_for_left;
   if (started.ok()) {
     SetState(GroupState::kRunning, "");
-    while (!end && !stop_.stop_requested()) {
+    while (!end && !thread_.stopping()) {
       if (EpochChanged(ready.under, before, *session) || HasFreshOptions()) break;
-      end = session->WaitFor(context_.environment.poll, stop_.get_token());
+      end = session->WaitFor(context_.environment.poll, thread_.stop_token());
       NoteTurn();
       context_.metrics.Refresh(Clock::System().Now());
     }
   }
-  const bool finish = stop_.stop_requested() || HasFreshOptions();
+  const bool finish = thread_.stopping() || HasFreshOptions();
   session->Stop(finish ? context_.environment.drain : Millis(0));
   {
     std::lock_guard lock(mu_);
     session_ = nullptr;
   }
   if (!started.ok()) return Wait({false, std::string(MessageOf(started))});
-  if (stop_.stop_requested()) return;
+  if (thread_.stopping()) return;
   // Whatever else ended the session, or was in another lane's way.
   for_good_ = context_.budget.exceeded();
   if (for_good_) return Wait({true, context_.budget.Reason()});

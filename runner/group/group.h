@@ -4,9 +4,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "platform/daemon/service.h"
+#include "platform/daemon/service_thread.h"
 #include "runner/group/group_start.h"
 #include "runner/group/session.h"
 #include "runner/lane/group_context.h"
@@ -76,10 +76,7 @@ class Group : public Service {
   std::string database_error_;
   mutable WallTime caught_up_;  // noted by whoever asks for the status
 
-  std::stop_source stop_;
-  std::mutex life_mu_;  // Start against Stop; held while joining
-  bool started_ = false;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace lockstep::runner

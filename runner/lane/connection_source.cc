@@ -2,18 +2,11 @@
 
 #include <utility>
 
+#include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
 
 namespace lockstep::runner {
-
-bool SleepUnlessStopped(const std::stop_token& stop, Millis time) {
-  std::mutex mu;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mu);
-  wake.wait_for(lock, stop, time, [] { return false; });
-  return stop.stop_requested();
-}
 
 ConnectionSource::ConnectionSource(postgres::ConnectionOptions options, std::string owner)
     : options_(std::move(options)),

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -12,9 +10,6 @@
 #include "postgres/connection.h"
 
 namespace lockstep::runner {
-
-// Sleeps that end early when `stop` is requested; answers whether it was.
-bool SleepUnlessStopped(const std::stop_token& stop, Millis time);
 
 // A connection that is opened again after it broke, with backoff and without end: a database that
 // is down is waited for. Owned by one thread.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "platform/daemon/service_thread.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 

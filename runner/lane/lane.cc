@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "platform/defect.h"
+#include "platform/daemon/service_thread.h"
 #include "runner/lane/admission.h"
 #include "runner/lane/intake.h"
 
@@ -113,11 +113,6 @@ WorkEnd Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& po
   for (Inbound& item : held) items.push_back(&item);  // they came before
   for (Inbound& item : prepared.events) items.push_back(&item);
   if (group_.environment.admission != nullptr) Hold(items);
-  if (defect::On("ack-before-commit")) {
-    std::vector<pubsub::AckToken> early;
-    for (const Inbound* item : items) early.push_back(item->token);
-    acks_.Ack(std::move(early), Clock::System().Steady());
-  }
   const WorkEnd end = items.empty() ? WorkEnd::kDone : policy.Process(items);
   if (end == WorkEnd::kDone) return AckUnapplied(std::move(prepared.to_ack_only));
   acks_.GiveBack(std::move(prepared.to_ack_only));

@@ -8,23 +8,25 @@
 namespace lockstep::runner {
 
 void Bind(ConfigSection& config, GroupOptions& options) {
+  ConfigSection followed = config.Followed();
   config.Key("name", &options.name, "the consumer group; as its file says");
   config.Key("subscription", &options.subscription, "short or full name; as its file says");
   config.Key("lanes", &options.lanes, "transactions at a time, each with a connection");
-  config.Key("max_batch", &options.max_batch, "messages per transaction");
-  config.Bytes("max_batch_bytes", &options.max_batch_bytes, "bytes per transaction, about");
-  config.Key("max_outstanding_messages", &options.max_outstanding_messages,
-             "messages in hand at a time");
-  config.Bytes("max_outstanding_bytes", &options.max_outstanding_bytes, "bytes in hand at a time");
+  followed.Key("max_batch", &options.max_batch, "messages per transaction");
+  followed.Bytes("max_batch_bytes", &options.max_batch_bytes, "bytes per transaction, about");
+  followed.Key("max_outstanding_messages", &options.max_outstanding_messages,
+               "messages in hand at a time");
+  followed.Bytes("max_outstanding_bytes", &options.max_outstanding_bytes,
+                 "bytes in hand at a time");
   config.Key("streams", &options.streams, "StreamingPull streams");
   config.Key("ack_deadline", &options.ack_deadline, "of the stream; leases are extended");
   config.Key("max_extension", &options.max_extension, "how long a lease is extended at most");
-  config.Key("linger", &options.linger,
-             "how long a batch waits for more; 0 = only for small batches, 20ms at most");
-  config.Key("max_attempts", &options.max_attempts,
-             "failed transactions before a message is a dead letter");
-  config.Key("transient_tries", &options.transient_tries,
-             "tries of a batch on passing faults before it is suspected itself");
+  followed.Key("linger", &options.linger,
+               "how long a batch waits for more; 0 = only for small batches, 20ms at most");
+  followed.Key("max_attempts", &options.max_attempts,
+               "failed transactions before a message is a dead letter");
+  followed.Key("transient_tries", &options.transient_tries,
+               "tries of a batch on passing faults before it is suspected itself");
   config.Choice("on_poison", &options.on_poison,
                 {{"park", OnPoison::kPark}, {"skip", OnPoison::kSkip}},
                 "later events of an aggregate wait for its dead letter, or not");
@@ -39,9 +41,9 @@ void Bind(ConfigSection& config, GroupOptions& options) {
   config.Key("dead_letter_budget", &options.dead_letter_budget,
              "dead letters within the window; more halts the group; 0 = no limit");
   config.Key("dead_letter_window", &options.dead_letter_window, "see dead_letter_budget");
-  config.Key("inbox_retention", &options.inbox_retention, "how long an event is remembered");
-  config.Key("force_inbox_retention", &options.force_inbox_retention,
-             "accept a retention shorter than what the subscription can replay");
+  followed.Key("inbox_retention", &options.inbox_retention, "how long an event is remembered");
+  followed.Key("force_inbox_retention", &options.force_inbox_retention,
+               "accept a retention shorter than what the subscription can replay");
   config.Key("statement_timeout", &options.statement_timeout, "of the lanes' statements");
   config.Key("checkpoints", &options.checkpoints,
              "take Pub/Sub snapshots that heal a database restored from a backup");

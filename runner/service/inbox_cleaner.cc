@@ -21,15 +21,6 @@ InboxCleaner::InboxCleaner(Options options, Groups groups)
       schema_(options_.state_schema),
       ticker_(std::min(kLook, options_.interval), [this] { Round(); }) {}
 
-InboxCleaner::~InboxCleaner() { Stop(); }
-
-absl::Status InboxCleaner::Start() { return ticker_.Start(); }
-
-void InboxCleaner::Stop() {
-  stop_.request_stop();
-  ticker_.Stop();
-}
-
 void InboxCleaner::Round() {
   const SteadyTime now = Clock::System().Steady();
   std::vector<InboxRetention> groups = groups_();
@@ -79,14 +70,14 @@ absl::StatusOr<int64_t> InboxCleaner::CleanRetired(postgres::Connection& connect
   if (!newest) return 0;
   ASSIGN_OR_RETURN(const int64_t gone,
                    Repeat([&] { return retention.ForgetRows(connection, options_.batch); }));
-  if (!stop_.stop_requested()) RETURN_IF_ERROR(retention.ForgetRetired(connection, *newest));
+  if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(connection, *newest));
   return gone;
 }
 
 absl::StatusOr<int64_t> InboxCleaner::Repeat(
     const std::function<absl::StatusOr<int64_t>()>& forget) {
   int64_t total = 0;
-  while (!stop_.stop_requested()) {
+  while (!ticker_.stopping()) {
     ASSIGN_OR_RETURN(const int64_t gone, forget());
     total += gone;
     if (gone < options_.batch) break;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -36,10 +35,9 @@ class InboxCleaner : public Service {
 
   // `groups`: those to clean, now. Called on the cleaner's thread.
   InboxCleaner(Options options, Groups groups);
-  ~InboxCleaner() override;
 
-  absl::Status Start() override;
-  void Stop() override;
+  absl::Status Start() override { return ticker_.Start(); }
+  void Stop() override { ticker_.Stop(); }  // between two transactions
 
   // One pass over everything that is due; answers how many inbox rows went.
   absl::StatusOr<int64_t> CleanOnce(const std::vector<InboxRetention>& groups);
@@ -57,8 +55,7 @@ class InboxCleaner : public Service {
   const state::Schema schema_;
   std::vector<InboxRetention> cleaned_;  // of the last round
   SteadyTime next_round_;
-  std::stop_source stop_;  // ends a round between two transactions
-  Ticker ticker_;          // last: its thread uses the rest
+  Ticker ticker_;  // last: its thread uses the rest
 };
 
 }  // namespace lockstep::runner

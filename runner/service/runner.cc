@@ -7,14 +7,14 @@
 #include <array>
 #include <filesystem>
 #include <random>
-#include <thread>
 #include <utility>
 
+#include "platform/daemon/pages.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
-#include "runner/lane/connection_source.h"
 #include "runner/service/inbox_cleaner.h"
 #include "runner/status/health.h"
 #include "runner/status/status_reporter.h"
@@ -58,7 +58,6 @@ Runner::Runner(RunnerOptions options, RunningConfig config, std::string config_f
     : options_(std::move(options)),
       config_(std::move(config)),
       config_file_(std::move(config_file)),
-      metrics_(std::make_shared<MetricsRegistry>()),
       http_(options_.http) {
   if (options_.instance.empty()) options_.instance = DefaultInstance();
 }
@@ -71,7 +70,7 @@ absl::Status Runner::Start() {
                                           .state_schema = options_.state_schema,
                                           .instance = options_.instance,
                                           .transport = *transport_,
-                                          .metrics = *metrics_,
+                                          .metrics = metrics_,
                                           .health = options_.health,
                                           .offsets = options_.offsets});
   for (ConfiguredGroup& group : options_.groups) {
@@ -95,33 +94,32 @@ absl::Status Runner::Start() {
                                                              .config = config_,
                                                              .config_file = config_file_,
                                                              .groups = [this] { return status(); },
-                                                             .metrics = *metrics_},
+                                                             .metrics = metrics_},
                                        http_);
-  Serve();
-  if (options_.http.enabled) {
-    RETURN_IF_ERROR(http_.Start());
-    log::Info("listening", {{"url", http_.url()}});
-    RETURN_IF_ERROR(reporter_->Start());
-  }
+  RETURN_IF_ERROR(ServePages(
+      http_,
+      [this](const HttpRequest& request) {
+        const auto group = request.query.find("group");
+        return Ready(group == request.query.end() ? "" : group->second);
+      },
+      metrics_, options_.metrics_enabled ? options_.metrics_path : ""));
+  if (options_.http.enabled) RETURN_IF_ERROR(reporter_->Start());
   for (const auto& group : groups_) RETURN_IF_ERROR(group->Start());
   return cleaner_->Start();
 }
 
 void Runner::Stop() {
-  std::lock_guard lock(stop_mu_);
+  const std::scoped_lock lock(stop_mu_);
   if (std::exchange(stopped_, true)) return;
-  // Side by side: each may take its time, and none may take the others'.
-  std::vector<std::thread> stopping;
-  if (cleaner_) stopping.emplace_back([this] { cleaner_->Stop(); });
-  for (const auto& group : groups_) stopping.emplace_back([&group] { group->Stop(); });
-  for (std::thread& thread : stopping) thread.join();
+  std::vector<Service*> services;
+  if (cleaner_) services.push_back(cleaner_.get());
+  for (const auto& group : groups_) services.push_back(group.get());
+  StopTogether(services);
   http_.Stop();
   if (reporter_) reporter_->Stop();
 }
 
 void Runner::Reload(const RunnerOptions& fresh, const RunningConfig& config) {
-  std::lock_guard lock(stop_mu_);
-  if (stopped_ || !cleaner_) return;
   reporter_->SetConfig(config);
   for (const ConfiguredGroup& configured : fresh.groups) {
     for (const auto& group : groups_) {
@@ -179,19 +177,6 @@ HttpResponse Runner::Ready(const std::string& group) const {
   }
   if (!found) return {.status = 404, .body = fmt::format("there is no group '{}'\n", group)};
   return response;
-}
-
-void Runner::Serve() {
-  http_.Handle("/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; });
-  http_.Handle("/readyz", [this](const HttpRequest& request) {
-    const auto group = request.query.find("group");
-    return Ready(group == request.query.end() ? "" : group->second);
-  });
-  if (!options_.metrics_enabled) return;
-  http_.Handle(options_.metrics_path, [this](const HttpRequest&) {
-    return HttpResponse{.content_type = "text/plain; version=0.0.4",
-                        .body = RenderMetrics(*metrics_)};
-  });
 }
 
 }  // namespace lockstep::runner

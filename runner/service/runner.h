@@ -32,7 +32,7 @@ class Runner : public Service {
   void Stop() override;
 
   // The configuration was read again (SIGHUP): the groups follow what they can, the cleaner its
-  // retention, the page shows `config`. From any thread.
+  // retention, the page shows `config`. From any thread. REQUIRES: started.
   void Reload(const RunnerOptions& fresh, const RunningConfig& config);
 
   // Waits until every group is drained or has halted, or `stop` is requested. The status names the
@@ -40,18 +40,15 @@ class Runner : public Service {
   absl::Status RunOnce(const std::stop_token& stop);
 
   std::vector<GroupStatus> status() const;
-  int http_port() const { return http_.port(); }
-  const MetricsRegistry& metrics() const { return *metrics_; }
 
  private:
-  void Serve();
   std::vector<InboxRetention> Retentions() const;
   HttpResponse Ready(const std::string& group) const;
 
   RunnerOptions options_;
   RunningConfig config_;
   std::string config_file_;
-  std::shared_ptr<MetricsRegistry> metrics_;
+  MetricsRegistry metrics_;
   std::unique_ptr<pubsub::Transport> transport_;
   std::unique_ptr<GroupEnvironment> environment_;
   std::vector<std::unique_ptr<Group>> groups_;

@@ -2,8 +2,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
 #include <regex>
+#include <set>
 
+#include "platform/config/config.h"
+#include "publisher/options/options.h"
+#include "runner/service/runner_options.h"
 #include "tests/observability/pair.h"
 
 namespace lockstep::observability {
@@ -67,6 +72,41 @@ TEST(ReloadTest, FollowsWhatItCanNamesTheRestAndGoesOn) {
       pair.Await([&] { return log(*pair.runner, "everything stays as it is"); }, "a refusal"));
   pair.Enqueue(1, 43);
   EXPECT_TRUE(pair.Await([&] { return pair.Version(1) == 43; }, "going on"));
+}
+
+// The keys that a daemon follows, as docs/reload.md writes them.
+template <typename Options>
+std::set<std::string> Followed() {
+  std::set<std::string> names;
+  const auto bind = [](ConfigSection& config) {
+    Options options;
+    Bind(config, options);
+  };
+  for (const ConfigKey& key : Config::Describe(bind)) {
+    if (!key.followed) continue;
+    const std::string name = std::regex_replace(
+        key.path, std::regex("^(relay\\.tables\\.<name>|relay|groups\\.<name>)\\."), "");
+    names.insert(name.starts_with("retry.") ? "retry.*" : name);
+  }
+  return names;
+}
+
+std::set<std::string> Documented(const std::string& daemon) {
+  std::ifstream file(LOCKSTEP_SOURCE "/docs/reload.md");
+  std::set<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| " + daemon + " |")) continue;
+    const std::regex quoted("`([^`]+)`");
+    for (std::sregex_iterator it(line.begin(), line.end(), quoted), end; it != end; ++it) {
+      names.insert((*it)[1]);
+    }
+  }
+  return names;
+}
+
+TEST(ReloadTest, ThePageNamesTheKeysThatAreFollowed) {
+  EXPECT_EQ(Documented("publisher"), Followed<publisher::PublisherConfig>());
+  EXPECT_EQ(Documented("runner"), Followed<runner::RunnerOptions>());
 }
 
 // What shows in what they do, not in their words alone. The other settings:

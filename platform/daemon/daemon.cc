@@ -1,0 +1,90 @@
+#include "platform/daemon/daemon.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "platform/daemon/service_thread.h"
+#include "platform/daemon/signals.h"
+#include "platform/mutex_checks.h"
+#include "platform/status.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kGaveUp = 3;
+
+// Ends the process when `within` is over before this object is.
+class StopDeadline {
+ public:
+  StopDeadline(Millis within, int exit_code)
+      : thread_([within, exit_code](const std::stop_token& stopped) {
+          if (SleepUnlessStopped(stopped, within)) return;
+          log::Error("not everything could be finished in time; it will come again");
+          std::_Exit(exit_code);
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+void Reload(const Config::Sources& sources, RunningConfig& running, Daemon& daemon) {
+  std::vector<ConfigKey> keys;
+  absl::Status read = Config::Read(
+      sources, [&](ConfigSection& config) { daemon.Bind(config); }, &keys);
+  if (read.ok()) read = daemon.Validate();
+  if (!read.ok()) {
+    log::Error("the configuration can't be read again; everything stays as it is",
+               {{"error", read}});
+    return;
+  }
+  log::SetLevel(daemon.LogOptions().level);
+  const ReloadPlan plan = PlanReload(running.keys, keys);
+  LogReload(plan);
+  running.Follow(plan);
+  daemon.Reload(running);
+}
+
+}  // namespace
+
+int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon) {
+  LeaveMutexesUnchecked();
+  Signals signals;  // before any other thread
+  Daemon::Beginning beginning;
+  CommandLine line{.program = about.program,
+                   .summary = about.summary,
+                   .bind = [&](ConfigSection& config) { daemon.Bind(config); }};
+  if (!about.once.empty()) line.switches["--once"] = {&beginning.once, about.once};
+  if (const auto code = line.Parse(argc, argv, &beginning.config.keys)) return *code;
+  const auto complain = [&](const absl::Status& status) {
+    if (!status.ok()) fmt::print(stderr, "{}: {}\n", about.program, MessageOf(status));
+    return !status.ok();
+  };
+  if (complain(daemon.Validate())) return about.invalid;
+  log::Configure(daemon.LogOptions());
+  if (const std::string& file = line.sources.file; !file.empty()) {
+    beginning.config_file = std::filesystem::absolute(file).string();
+  }
+  if (complain(daemon.Start(beginning))) return kFailed;
+  signals.OnReload([&] {
+    if (!about.reloads) return signals.RequestStop();
+    Reload(line.sources, beginning.config, daemon);
+  });
+  absl::Status ended;
+  if (beginning.once) {
+    ended = daemon.RunOnce(signals.stop_token());
+  } else {
+    signals.WaitForStop();
+  }
+  const bool failed = complain(ended);
+  const StopDeadline deadline(daemon.StopWithin(ended), failed ? kFailed : kGaveUp);
+  signals.OnReload({});
+  daemon.Stop();
+  return failed ? kFailed : 0;
+}
+
+}  // namespace lockstep
