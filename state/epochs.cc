@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "platform/defect.h"
 #include "platform/status.h"
 
 namespace lockstep::state {
@@ -166,7 +165,6 @@ absl::StatusOr<postgres::Transaction> Epochs::BeginUnchecked(postgres::Connectio
 }
 
 absl::Status Epochs::Check(const GroupEpoch& under, const postgres::Result& rows) const {
-  if (defect::On("skip-epoch-check")) return absl::OkStatus();
   if (!rows.empty() && rows[0].Int("epoch") == under.epoch &&
       rows[0].Text("epoch_token") == under.token) {
     return absl::OkStatus();

@@ -4,7 +4,6 @@
 
 #include <atomic>
 
-#include "platform/defect.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -30,7 +29,6 @@ struct Input {
 
 // How the stored version must stand to the incoming one for a row to be written.
 const char* Guard(bool overwrite) {
-  if (defect::On("skip-version-guard")) return "<> -";  // true of any two versions
   return overwrite ? "<=" : "<";
 }
 

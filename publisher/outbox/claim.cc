@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "platform/defect.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 
@@ -133,11 +132,6 @@ std::string WithParts(std::string_view sql) {
       sql, {{"candidate", kCandidate}, {"earlier", kEarlier}, {"row", kClaimedRow}});
 }
 
-// A deliberate defect.
-void Spoil(std::string_view part, std::string_view with, std::string& sql) {
-  if (const size_t at = sql.find(part); at != std::string::npos) sql.replace(at, part.size(), with);
-}
-
 Array Texts(const std::vector<std::string>& values) {
   Array array;
   for (const std::string& value : values) array.Add(std::string_view(value));
@@ -198,13 +192,7 @@ absl::StatusOr<Claim> TakeBy(const Statement& statement, postgres::Connection& c
 OutboxStatement::OutboxStatement(std::string_view the_name, std::string_view text,
                                  std::string_view quoted_table, int64_t oid)
     : name(fmt::format("{} {}", the_name, oid)),
-      sql(postgres::FillNames(text, {{"outbox", quoted_table}})) {
-  if (defect::On("drop-lease-guard")) Spoil("t.lock_token = m.token", "true", sql);
-  if (defect::On("skip-key-order")) {
-    Spoil("r.version > b.limit_version", "false", sql);
-    Spoil("LIMIT 1) IS NULL", "LIMIT 0) IS NULL", sql);
-  }
-}
+      sql(postgres::FillNames(text, {{"outbox", quoted_table}})) {}
 
 Claimer::Claimer(std::string_view quoted_table, int64_t oid)
     : many_("claim", WithParts(kClaim), quoted_table, oid),

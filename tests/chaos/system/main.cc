@@ -59,8 +59,7 @@ int Run(const Options& options) {
     PrintPlan(schedule);
     return 0;
   }
-  fmt::print("chaos: seed {}, {} minutes{}{}\n", options.world.seed, options.minutes,
-             options.world.defect.empty() ? "" : ", with the defect ", options.world.defect);
+  fmt::print("chaos: seed {}, {} minutes\n", options.world.seed, options.minutes);
   std::fflush(stdout);
   Ledger ledger(options.world.folder + "/ledger.tsv");
   World world(options.world);
@@ -113,7 +112,6 @@ int main(int argc, char** argv) {
   app.add_option("--rate", options.rate, "events a second")->capture_default_str();
   app.add_option("--folder", options.world.folder, "for everything that the run makes");
   app.add_option("--bin", options.world.bin, "the folder of our programs");
-  app.add_option("--defect", options.world.defect, "LOCKSTEP_DEFECT of the programs");
   app.add_option("--patience", options.patience, "seconds without progress before it is judged")
       ->capture_default_str();
   app.add_flag("--plan", options.plan, "only show the schedule");

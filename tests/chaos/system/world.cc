@@ -102,9 +102,7 @@ World::World(WorldOptions options)
 
 Child::Command World::Program(const std::string& name, std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), options_.bin + "/" + name);
-  return {.arguments = std::move(arguments),
-          .environment = {{"LOCKSTEP_DEFECT", options_.defect}},
-          .log = File(name)};
+  return {.arguments = std::move(arguments), .log = File(name)};
 }
 
 void World::MustRun(const std::string& name, std::vector<std::string> arguments) const {

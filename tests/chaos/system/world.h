@@ -24,7 +24,6 @@ const std::vector<GroupUnderTest>& Groups();
 struct WorldOptions {
   std::string folder;  // for everything; absolute
   std::string bin;     // with our programs
-  std::string defect;  // what LOCKSTEP_DEFECT gets
   uint64_t seed = 1;
 };
 
