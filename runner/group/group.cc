@@ -8,21 +8,6 @@
 #include "runner/status/health.h"
 
 namespace lockstep::runner {
-std::string_view Name(GroupState state) {
-  switch (state) {
-    case GroupState::kStarting:
-      return "starting";
-    case GroupState::kWaiting:
-      return "waiting";
-    case GroupState::kRunning:
-      return "running";
-    case GroupState::kHalted:
-      return "halted";
-    case GroupState::kStopped:
-      break;
-  }
-  return "stopped";
-}
 
 Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> projector,
              const GroupEnvironment& environment)

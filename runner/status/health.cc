@@ -22,6 +22,22 @@ std::string Rounded(Millis time) {
 
 }  // namespace
 
+std::string_view Name(GroupState state) {
+  switch (state) {
+    case GroupState::kStarting:
+      return "starting";
+    case GroupState::kWaiting:
+      return "waiting";
+    case GroupState::kRunning:
+      return "running";
+    case GroupState::kHalted:
+      return "halted";
+    case GroupState::kStopped:
+      break;
+  }
+  return "stopped";
+}
+
 void Bind(ConfigSection& config, HealthOptions& options) {
   config.Key("stuck_after", &options.stuck_after,
              "a lane with work that commits nothing for so long is stuck");
