@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// A string that means one thing: an EventId can't be passed where an OrderingKey is wanted.
+// A string that means one thing: an EventId can't be passed where a MessageId is wanted.
 template <typename Tag>
 class StrongId {
  public:
@@ -19,17 +19,12 @@ class StrongId {
   bool empty() const { return value_.empty(); }
 
   friend auto operator<=>(const StrongId&, const StrongId&) = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const StrongId& id) {
-    return H::combine(std::move(h), id.value_);
-  }
 
  private:
   std::string value_;
 };
 
 using EventId = StrongId<struct EventIdTag>;
-using OrderingKey = StrongId<struct OrderingKeyTag>;
 using ConsumerGroup = StrongId<struct ConsumerGroupTag>;
 using MessageId = StrongId<struct MessageIdTag>;
 

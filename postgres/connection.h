@@ -121,10 +121,6 @@ class Transaction {
     return Defer(statement, Params(values...));
   }
 
-  // Undoes what came after it, so that one bad row does not spoil the rest.
-  absl::Status Savepoint(std::string_view name);
-  absl::Status RollbackTo(std::string_view name);
-
   // InDoubtError when the connection was lost before the answer came: it may have happened.
   // A transaction in which a statement failed does not commit.
   absl::Status Commit();
@@ -143,7 +139,7 @@ class Transaction {
   Connection* connection_;  // null once ended
   bool begun_;              // the server knows of it
   std::string unsent_;      // statements that go with the next one, each with its semicolon
-  absl::Status failed_;     // the first failure since Begin or the last RollbackTo
+  absl::Status failed_;     // the first failure since Begin
 };
 
 }  // namespace lockstep::postgres

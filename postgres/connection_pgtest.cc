@@ -161,22 +161,6 @@ TEST_F(ConnectionTest, SendsDeferredStatementsWithTheCommit) {
   EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t WHERE a = 'no'"), 0);
 }
 
-TEST_F(ConnectionTest, GoesOnAfterASavepoint) {
-  constexpr Statement kAdd{"add", "INSERT INTO t VALUES (2)"};
-  db_.Run("CREATE TABLE t (a int)");
-  auto transaction = connection_->Begin();
-  ASSERT_TRUE(transaction->Execute("INSERT INTO t VALUES (1)").ok());
-  ASSERT_TRUE(transaction->Savepoint("one").ok());
-  ASSERT_TRUE(transaction->Defer(kAdd).ok());
-  ASSERT_TRUE(transaction->Defer(kAdd).ok());  // known now, so it waits for what comes next
-  EXPECT_FALSE(transaction->Execute("INSERT INTO t VALUES (1/0)").ok());
-  ASSERT_TRUE(transaction->RollbackTo("one").ok());
-  ASSERT_TRUE(transaction->Defer(kAdd).ok());
-  ASSERT_TRUE(transaction->RollbackTo("one").ok()) << "also of what was not sent yet";
-  ASSERT_TRUE(transaction->Commit().ok());
-  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM t"), 1);
-}
-
 TEST_F(ConnectionTest, QuotesNoValueInAnErrorsDetail) {
   db_.Run("CREATE TABLE t (a text PRIMARY KEY); INSERT INTO t VALUES ('secret')");
   const auto result = connection_->Execute("INSERT INTO t VALUES ($1)", "secret");

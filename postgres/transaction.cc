@@ -67,17 +67,6 @@ absl::Status Transaction::Defer(const Statement& statement, const Params& params
   return absl::OkStatus();
 }
 
-absl::Status Transaction::Savepoint(std::string_view name) {
-  return Execute("SAVEPOINT " + QuoteIdentifier(name)).status();
-}
-
-absl::Status Transaction::RollbackTo(std::string_view name) {
-  unsent_.clear();  // a savepoint is sent at once, so these came after it
-  const auto undone = connection_->Execute("ROLLBACK TO SAVEPOINT " + QuoteIdentifier(name));
-  if (undone.ok()) failed_ = absl::OkStatus();
-  return undone.status();
-}
-
 absl::Status Transaction::Commit() {
   // COMMIT of a failed transaction answers without an error, having rolled back.
   if (!failed_.ok()) {

@@ -28,9 +28,7 @@ struct Input {
 };
 
 // How the stored version must stand to the incoming one for a row to be written.
-const char* Guard(bool overwrite) {
-  return overwrite ? "<=" : "<";
-}
+const char* Guard(bool overwrite) { return overwrite ? "<=" : "<"; }
 
 class Planner {
  public:
