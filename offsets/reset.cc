@@ -35,16 +35,17 @@ absl::StatusOr<ResetDone> Resets::Run(
     postgres::Connection& connection, const ResetRequest& request,
     const std::function<void(const std::vector<std::string>& holders)>& on_wait) const {
   ResetDone done;
+  const auto change = [&](postgres::Transaction& transaction) -> absl::Status {
+    RETURN_IF_ERROR(epochs_.LockExclusively(transaction));
+    ASSIGN_OR_RETURN(done, Write(transaction, request));
+    return absl::OkStatus();
+  };
   RETURN_IF_ERROR(WithLockRetry(connection, schema_, group_,
                                 {.tables = request.tables,
                                  .each = request.lock_try,
                                  .give_up = request.lock_give_up,
                                  .on_wait = on_wait},
-                                [&](postgres::Transaction& transaction) -> absl::Status {
-                                  RETURN_IF_ERROR(epochs_.LockExclusively(transaction));
-                                  ASSIGN_OR_RETURN(done, Write(transaction, request));
-                                  return absl::OkStatus();
-                                }));
+                                change));
   return done;
 }
 

@@ -31,6 +31,9 @@ constexpr OutboxGauge kGauges[] = {
      [](const OutboxRecord& record) { return static_cast<double>(record.quarantined); }},
 };
 
+// A look that took t is not taken again before 50 t have gone by.
+constexpr int kCostLimit = 50;
+
 }  // namespace
 
 OutboxWatch::OutboxWatch(Parts parts)
@@ -50,11 +53,14 @@ OutboxWatch::OutboxWatch(Parts parts)
 
 void OutboxWatch::Round() {
   const WallTime now = Clock::System().Now();
+  const SteadyTime began = Clock::System().Steady();
+  if (began < not_before_) return database_.Skipped(now);
   const WallTime good = database_.good_since();
   if (!watched_ && good != WallTime() && web::AgeMs(good, now) < parts_.every.count()) {
     return database_.Skipped(now);
   }
   Look();
+  not_before_ = began + kCostLimit * (Clock::System().Steady() - began);
   if (!watched_) reader_.Disconnect();
 }
 

@@ -51,8 +51,9 @@ class OutboxWatch final : public Service {
   std::map<std::string, std::vector<prometheus::Gauge*>> gauges_;  // by table
   prometheus::Counter& replays_;
   web::DatabaseReading database_;
-  OutboxReader reader_;  // the ticker's thread
-  absl::Status told_;    // the failure that the log has: the next look may be two seconds away
+  OutboxReader reader_;    // the ticker's thread
+  SteadyTime not_before_;  // the next look: large tables are counted less often
+  absl::Status told_;      // the failure that the log has: the next look may be two seconds away
   std::atomic<bool> watched_ = false;
 
   mutable std::mutex mu_;
