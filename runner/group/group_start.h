@@ -25,7 +25,6 @@ class GroupStart {
   // Fills `ready`, or answers what stands in the way.
   std::optional<Obstacle> Prepare(postgres::Connection& connection, ReadyToRun& ready);
 
-
  private:
   std::optional<Obstacle> CheckDatabase(postgres::Connection& connection) const;
   absl::StatusOr<state::SeekTarget> FirstSeek(postgres::Connection& connection) const;
