@@ -68,7 +68,7 @@ absl::Status WithLockRetry(postgres::Connection& connection, const state::Schema
     ASSIGN_OR_RETURN(auto holders, Holders(connection, schema, group, wait.tables));
     if (wait.on_wait) wait.on_wait(holders);
     if (Clock::System().Steady() < give_up) continue;
-    if (holders.empty()) holders.push_back("somebody who has just gone; try again");
+    if (holders.empty()) holders.emplace_back("somebody who has just gone; try again");
     return absl::DeadlineExceededError(
         fmt::format("nothing was changed: the lock of group '{}' is held by {}", group.value(),
                     fmt::join(holders, "; ")));

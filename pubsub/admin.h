@@ -30,7 +30,7 @@ struct Subscription {
   bool ordering = false;
   bool exactly_once = false;
   bool retain_acked = false;
-  Millis retention{7 * 24 * 3600 * 1000LL};
+  Millis retention{7LL * 24 * 3600 * 1000};
   std::string filter;
   std::string dead_letter_topic;  // empty = none
   int max_delivery_attempts = 0;  // 0 = the server's default
