@@ -17,6 +17,7 @@ bool SleepUnlessStopped(const std::stop_token& stop, Millis time) {
 
 void StopTogether(const std::vector<Service*>& services) {
   std::vector<std::jthread> stopping;
+  stopping.reserve(services.size());
   for (Service* service : services) stopping.emplace_back([service] { service->Stop(); });
 }
 
