@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <pqxx/result>
-#include <utility>
 
 #include "postgres/result.h"
 
@@ -10,7 +9,7 @@
 namespace lockstep::postgres {
 
 struct Result::Impl {
-  explicit Impl(pqxx::result rows) : result(std::move(rows)) {}
+  explicit Impl(const pqxx::result& rows) : result(rows) {}
 
   pqxx::result result;
   mutable std::atomic<int> next_column{0};  // where Result::Column looks first
