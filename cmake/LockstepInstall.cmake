@@ -1,27 +1,68 @@
-# What a C++ service needs to run a publisher in its own process: find_package(lockstep), then link
-# lockstep::publisher. Tested by tests/integration/embedding_test.sh.
+# What cmake --install gives: the programs, and for C++ services the libraries with the headers of
+# docs/embedding.md: find_package(lockstep), then link lockstep::publisher or lockstep::runner. Tested by
+# tests/integration/embedding_test.sh.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(installed "")
-foreach(name platform platform_config platform_log platform_daemon envelope postgres sql outbox_sql
-        state_sql pubsub pubsub_port pubsub_grpc pubsub_proto web page_files publisher publisher_outbox
-        publisher_dispatch publisher_options publisher_relay publisher_observe publisher_upkeep)
-  if(TARGET lockstep_${name})
-    set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
-    list(APPEND installed lockstep_${name})
+# lockstep_public(<room> <header> ...): headers of a room that others may include.
+function(lockstep_public room)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/)
+  get_target_property(type lockstep_${room} TYPE)
+  if(type STREQUAL "INTERFACE_LIBRARY")
+    set(scope INTERFACE)
+  else()
+    set(scope PUBLIC)
   endif()
+  target_sources(lockstep_${room} ${scope} FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARGN})
+endfunction()
+lockstep_public(publisher_outbox publisher/outbox/enqueue.h publisher/outbox/enqueue_pqxx.h)
+lockstep_public(publisher_dispatch publisher/dispatch/dispatcher.h publisher/dispatch/in_process_bus.h)
+lockstep_public(publisher_options publisher/options/options.h)
+lockstep_public(publisher publisher/service/publisher.h)
+lockstep_public(runner runner/service/runner.h)
+lockstep_public(projections_model projections/model/projection.h)
+lockstep_public(envelope envelope/event.h)
+lockstep_public(offsets offsets/offset_provider.h)
+lockstep_public(postgres postgres/connection.h)
+# What those include.
+lockstep_public(publisher_outbox publisher/outbox/outbox_row.h)
+lockstep_public(envelope envelope/attributes.h)
+lockstep_public(state state/position.h)
+lockstep_public(postgres postgres/params.h postgres/result.h)
+lockstep_public(platform platform/clock.h platform/metrics.h platform/retry_policy.h platform/strong_id.h)
+lockstep_public(platform_daemon platform/daemon/service.h)
+
+# lockstep_rooms(<list> <room>): adds the room and all rooms that it links.
+function(lockstep_rooms list room)
+  set(rooms ${${list}})
+  if(NOT lockstep_${room} IN_LIST rooms)
+    list(APPEND rooms lockstep_${room})
+    get_target_property(type lockstep_${room} TYPE)
+    if(type STREQUAL "INTERFACE_LIBRARY")
+      get_target_property(used lockstep_${room} INTERFACE_LINK_LIBRARIES)
+    else()
+      get_target_property(used lockstep_${room} LINK_LIBRARIES)
+    endif()
+    foreach(library IN LISTS used)
+      if(library MATCHES "^lockstep::(.*)")
+        lockstep_rooms(rooms ${CMAKE_MATCH_1})
+      endif()
+    endforeach()
+  endif()
+  set(${list} ${rooms} PARENT_SCOPE)
+endfunction()
+set(installed "")
+lockstep_rooms(installed publisher)
+lockstep_rooms(installed runner)
+foreach(library IN LISTS installed)
+  string(REPLACE lockstep_ "" name ${library})
+  set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
 endforeach()
 install(TARGETS ${installed} EXPORT lockstep COMPONENT library
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake COMPONENT library
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
-foreach(folder platform envelope postgres sql pubsub publisher web)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} COMPONENT library
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep FILES_MATCHING PATTERN "*.h"
-          PATTERN grpc EXCLUDE PATTERN google_cloud EXCLUDE PATTERN testing EXCLUDE
-          PATTERN assets EXCLUDE)
-endforeach()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
@@ -31,5 +72,8 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
               ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
         COMPONENT library DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-# Everything of the component, without the rest of the project.
-add_custom_target(lockstep_installable DEPENDS ${installed})
+set(programs lockstep-publisher lockstep-runner lockstepctl lockstep-emulator)
+install(TARGETS ${programs} COMPONENT programs RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# Everything that is installed, without the rest of the project.
+add_custom_target(lockstep_installable DEPENDS ${installed} ${programs})

@@ -14,8 +14,7 @@ function(lockstep_library name)
   endif()
   add_library(lockstep_${name} STATIC ${arg_SOURCES})
   add_library(lockstep::${name} ALIAS lockstep_${name})
-  target_include_directories(lockstep_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                                     $<INSTALL_INTERFACE:include/lockstep>)
+  target_include_directories(lockstep_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_link_libraries(lockstep_${name} PUBLIC ${arg_DEPS}
                         PRIVATE ${arg_PRIVATE_DEPS} $<BUILD_INTERFACE:lockstep_warnings>)
   if(arg_GRPC)

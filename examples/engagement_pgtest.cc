@@ -50,7 +50,7 @@ class EngagementTest : public ::testing::TestWithParam<bool> {
         "CREATE TABLE engagement_read.trending (video_id text PRIMARY KEY,"
         " score double precision NOT NULL, scored_at timestamptz NOT NULL)");
     LoadOptions options;
-    options.code.push_back(std::make_shared<examples::Trending>());
+    options.code["engagement"].push_back(std::make_shared<examples::Trending>());
     auto group = LoadGroup(kFolder + "engagement.yaml", options);
     EXPECT_TRUE(group.ok()) << group.status();
     projector_ = std::move(group->projector);

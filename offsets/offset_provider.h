@@ -11,6 +11,7 @@ namespace lockstep::postgres {
 class Transaction;
 }
 
+// Where offsets are kept, for a service that keeps its own. Public: docs/embedding.md.
 namespace lockstep::offsets {
 
 using state::GroupOffset;

@@ -1,83 +1,89 @@
-// A service that runs its publisher in its own process and hears its own events: it writes an order
-// and its event in one transaction, and a handler gets the event once that has committed.
+// A service that runs its publisher in its own process: it writes an order and its event in one
+// transaction, and the publisher brings the event to Pub/Sub once that has committed.
 //
-//   embedded_publisher postgresql://user@host/database
+//   export LOCKSTEP_DATABASE=postgresql://user@host/database
+//   lockstepctl migrate up --set outbox
+//   lockstepctl outbox create shop.order_outbox
+//   psql "$LOCKSTEP_DATABASE" -f orders.sql
+//   embedded_publisher "$LOCKSTEP_DATABASE" [PROJECT]
 //
-// With Pub/Sub in place of the in-process bus, the dispatcher is
-//   publisher::MakePubsubDispatcher(*transport, "my-project", config).
+// Without a project the service hears its own event, and no Pub/Sub is needed.
 #include <cstdio>
 #include <future>
 
 #include "postgres/connection.h"
-#include "postgres/migrator.h"
 #include "publisher/dispatch/in_process_bus.h"
 #include "publisher/outbox/enqueue.h"
 #include "publisher/service/publisher.h"
-#include "sql/migrations.h"
 
 namespace {
 
-absl::Status PlaceOrder(lockstep::postgres::Connection& connection) {
+using lockstep::postgres::Connection;
+
+// Answers the order's id.
+absl::StatusOr<std::string> PlaceOrder(Connection& connection) {
   auto transaction = connection.Begin();
   if (!transaction.ok()) return transaction.status();
   const auto written =
-      transaction->Execute("INSERT INTO orders (state) VALUES ('placed') RETURNING id");
+      transaction->Execute("INSERT INTO shop.orders (state) VALUES ('placed') RETURNING id");
   if (!written.ok()) return written.status();
   lockstep::publisher::NewEvent event;
   event.topic = "shop.order.placed.v1";
   event.aggregate_type = "order";
-  event.aggregate_id = std::string(written->Text(0, 0));
+  event.aggregate_id = (*written)[0].String("id");
   event.event_type = "shop.OrderPlaced";
   event.version = 1;
   event.content_type = "application/json";
   event.payload = R"({"state": "placed"})";
   const auto enqueued = lockstep::publisher::Enqueue(*transaction, "shop.order_outbox", event);
   if (!enqueued.ok()) return enqueued.status();
-  return transaction->Commit();
+  const absl::Status committed = transaction->Commit();
+  if (!committed.ok()) return committed;
+  return event.aggregate_id;
 }
 
-absl::Status Run(const std::string& database) {
-  auto connection = lockstep::postgres::Connection::Open({.url = database});
+// Places an order and waits until its event has gone to the bus.
+absl::Status Publish(const lockstep::publisher::PublisherConfig& config,
+                     lockstep::publisher::Dispatcher& bus) {
+  auto connection = Connection::Open({.url = config.database});
   if (!connection.ok()) return connection.status();
-  // What lockstepctl migrate up and lockstepctl outbox create do.
-  const auto migrated =
-      lockstep::postgres::Migrator(**connection, "lockstep", lockstep::sql::OutboxMigrations())
-          .Up();
-  if (!migrated.ok()) return migrated.status();
-  const absl::Status made = (*connection)
-                                ->Script(
-                                    "SELECT lockstep.create_outbox('shop.order_outbox'); "
-                                    "CREATE TABLE IF NOT EXISTS orders (id bigint GENERATED "
-                                    "ALWAYS AS IDENTITY PRIMARY KEY, state text NOT NULL)");
-  if (!made.ok()) return made;
-
-  std::promise<std::string> heard;
-  lockstep::publisher::InProcessBus bus;
-  bus.Subscribe("shop.order.placed.v1", [&](const lockstep::publisher::Event& event) {
-    heard.set_value(event.row.event_type + " of order " + event.row.aggregate_id);
-    return absl::OkStatus();
-  });
-  lockstep::publisher::PublisherConfig config;
-  config.database = database;
-  config.tables.push_back({.table = "shop.order_outbox"});
   lockstep::MetricsRegistry metrics;
   lockstep::publisher::PublisherService publisher(config, bus, metrics);
   if (const absl::Status started = publisher.Start(); !started.ok()) return started;
-  if (const absl::Status placed = PlaceOrder(**connection); !placed.ok()) return placed;
-  std::printf("heard %s\n", heard.get_future().get().c_str());
+  const auto order = PlaceOrder(**connection);
+  if (!order.ok()) return order.status();
   const absl::Status drained = publisher.WaitUntilDrained();
   publisher.Stop();
+  if (drained.ok()) std::printf("published the event of order %s\n", order->c_str());
   return drained;
+}
+
+absl::Status Run(const std::string& database, const std::string& project) {
+  lockstep::publisher::PublisherConfig config;
+  config.database = database;
+  config.tables.push_back({.table = "shop.order_outbox"});
+  if (!project.empty()) {
+    const auto bus =
+        lockstep::publisher::OpenPubsubDispatcher({{"pubsub.project", project}}, config);
+    return bus.ok() ? Publish(config, **bus) : bus.status();
+  }
+  lockstep::publisher::InProcessBus bus;
+  bus.Subscribe("shop.order.placed.v1", [](const lockstep::publisher::Event& event) {
+    std::printf("heard %s of order %s\n", event.row.event_type.c_str(),
+                event.row.aggregate_id.c_str());
+    return absl::OkStatus();
+  });
+  return Publish(config, bus);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: embedded_publisher postgresql://user@host/database\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: embedded_publisher postgresql://user@host/database [PROJECT]\n");
     return 2;
   }
-  const absl::Status ran = Run(argv[1]);
+  const absl::Status ran = Run(argv[1], argc == 3 ? argv[2] : "");
   if (ran.ok()) return 0;
   std::fprintf(stderr, "embedded_publisher: %s\n", ran.ToString().c_str());
   return 1;

@@ -16,10 +16,8 @@ namespace lockstep::examples {
 //   CREATE TABLE engagement_read.trending
 //     (video_id text PRIMARY KEY, score double precision NOT NULL, scored_at timestamptz NOT NULL)
 //
-// Registered beside the declared projections of a group:
-//   LoadOptions options;
-//   options.code.push_back(std::make_shared<Trending>());
-//   LoadGroup("engagement.yaml", options);
+// Registered beside the declared projections of a group, as examples/embedded_runner does it:
+//   extensions.projections["engagement"].push_back(std::make_shared<Trending>());
 class Trending : public projections::Projection {
  public:
   std::string Name() const override { return "trending"; }

@@ -103,14 +103,17 @@ absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& o
   }
   ReadUndeclared(file, root, &plan.mappings);
   const YAML::Node projections = root["projections"];
+  const auto code = options.code.find(plan.group);
   if (projections.IsDefined() && projections.IsSequence()) {
     for (const auto& item : projections) ReadProjection(file, item, scope, &plan);
-  } else if (options.code.empty() || (projections.IsDefined() && !projections.IsNull())) {
+  } else if (code == options.code.end() || (projections.IsDefined() && !projections.IsNull())) {
     file.Error(projections.IsDefined() ? projections : root,
                "'projections' is missing; a list of at least one projection is wanted");
   }
   RETURN_IF_ERROR(file.status());
-  for (const auto& code : options.code) RETURN_IF_ERROR(AddCode(code, &plan));
+  if (code != options.code.end()) {
+    for (const auto& projection : code->second) RETURN_IF_ERROR(AddCode(projection, &plan));
+  }
   return plan;
 }
 

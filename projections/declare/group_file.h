@@ -8,11 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/strong_id.h"
+#include "projections/model/projection.h"
 #include "projections/model/projector.h"
 
 namespace lockstep::projections {
 
-class Projection;  // what a mapping cannot say, in C++ (projection.h)
 struct GroupPlan;
 
 struct LoadOptions {
@@ -22,8 +22,8 @@ struct LoadOptions {
   // The service's own schema, where `row_versions` (the tombstones of hard deletes) and
   // `projection_fields` live. REQUIRES: set when a projection of the file deletes hard.
   std::string state_schema;
-  // Projections in C++, written after the declared ones, in this order.
-  std::vector<std::shared_ptr<const Projection>> code;
+  // A group with projections in C++ may do without declared ones.
+  CodeProjections code;
 };
 
 // One value of the file's `settings:` map, which belongs to the runner.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,9 +11,16 @@
 
 #include "absl/status/status.h"
 #include "envelope/event.h"
-#include "projections/model/projector.h"
 
+namespace lockstep::postgres {
+class Transaction;
+}
+
+// What a service writes to project events in C++, where a mapping in YAML can't say it. Public:
+// docs/embedding.md.
 namespace lockstep::projections {
+
+using envelope::Event;
 
 // A table that a projection in C++ writes through the batch.
 struct CodeTable {
@@ -44,10 +53,10 @@ class RowSink {
   virtual absl::Status Delete(size_t table, const std::vector<std::string>& key) = 0;
 };
 
-// What a mapping can't say. Registered through LoadOptions::code beside the declared projections
-// of a group, in the same transaction. Called from any lane's thread, so const and without state of
-// its own. What it throws becomes a status: an exception in Map is poison, one in Write is data
-// (SQLSTATE P0001), isolated down to the event like any other.
+// What a mapping can't say. Registered with a runner (runner/service/runner.h) beside the declared
+// projections of a group, in the same transaction. Called from any lane's thread, so const and
+// without state of its own. What it throws becomes a status: an exception in Map is poison, one in
+// Write is data (SQLSTATE P0001), isolated down to the event like any other.
 class Projection {
  public:
   virtual ~Projection() = default;
@@ -74,5 +83,9 @@ class Projection {
     return absl::OkStatus();
   }
 };
+
+// The projections in C++ of each group, by its name. Written after the declared ones, in this
+// order.
+using CodeProjections = std::map<std::string, std::vector<std::shared_ptr<const Projection>>>;
 
 }  // namespace lockstep::projections

@@ -66,7 +66,7 @@ class CodeProjectionTest : public ::testing::Test {
   CodeProjectionTest() { group_.db().Run(kTables); }
   static LoadOptions Options() {
     LoadOptions options = TestGroup::DefaultOptions();
-    options.code.push_back(std::make_shared<Initials>());
+    options.code["g"].push_back(std::make_shared<Initials>());
     return options;
   }
   TestGroup group_{kYaml, "", Options()};

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "publisher/outbox/outbox_row.h"
 
+// Where a publisher's events go, for a service with a bus of its own. Public: docs/embedding.md.
 namespace lockstep::publisher {
 
 using RowPtr = std::shared_ptr<const OutboxRow>;  // shared: the relay may send it a second time

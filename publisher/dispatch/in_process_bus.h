@@ -11,6 +11,7 @@
 
 #include "publisher/dispatch/dispatcher.h"
 
+// The bus of a service that hears its own events. Public: docs/embedding.md.
 namespace lockstep::publisher {
 
 // What a handler of an in-process bus gets.

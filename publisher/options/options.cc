@@ -1,6 +1,8 @@
 #include "publisher/options/options.h"
 
 #include "platform/config/config.h"
+#include "platform/daemon/http_server.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "publisher/dispatch/topic_style.h"
@@ -154,7 +156,7 @@ absl::Status PublisherConfig::Validate() const {
   return absl::OkStatus();
 }
 
-void Bind(ConfigSection& config, PublisherConfig& options) {
+void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, log::Options& log) {
   config.Secret("database", &options.database, "Postgres, as postgresql://user@host/database");
   config.Key("instance", &options.instance, "this publisher's name; empty = host:pid");
   config.Section("relay", [&](ConfigSection& relay) { BindRelay(relay, options); });
@@ -173,7 +175,7 @@ void Bind(ConfigSection& config, PublisherConfig& options) {
     health.Key("database_grace", &options.ready_grace,
                "readiness outlives a lost database by so long");
   });
-  config.Section("http", [&](ConfigSection& http) { Bind(http, options.http); });
+  config.Section("http", [&](ConfigSection& section) { Bind(section, http); });
   config.Section("metrics", [&](ConfigSection& metrics) {
     metrics.Key("enabled", &options.metrics.enabled, "serve Prometheus metrics",
                 "PROMETHEUS_METRICS_ENABLED");
@@ -181,9 +183,9 @@ void Bind(ConfigSection& config, PublisherConfig& options) {
     metrics.Key("backlog_interval", &options.metrics.backlog_interval,
                 "how often rows are counted for outbox_pending, outbox_locked and replay_total");
   });
-  config.Section("log", [&](ConfigSection& log) {
-    Bind(log, options.log);
-    log.Key("mask_tenant", &options.mask_tenant, "write *** in place of tenants");
+  config.Section("log", [&](ConfigSection& section) {
+    Bind(section, log);
+    section.Key("mask_tenant", &options.mask_tenant, "write *** in place of tenants");
   });
 }
 

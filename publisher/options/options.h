@@ -5,14 +5,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "platform/daemon/http_server.h"
-#include "platform/log/log.h"
+#include "platform/clock.h"
 #include "platform/retry_policy.h"
 
 namespace lockstep {
 class ConfigSection;
+struct HttpOptions;
+}  // namespace lockstep
+namespace lockstep::log {
+struct Options;
 }
 
+// How a publisher does its work. Public: docs/embedding.md.
 namespace lockstep::publisher {
 
 // What the later versions of an aggregate do while one of it is dead.
@@ -71,7 +75,7 @@ struct MetricsOptions {
 
 enum class TopicStyle { kAny, kVersioned };
 
-// Everything but the bus itself.
+// Everything but the bus, the HTTP endpoint and the log.
 struct PublisherConfig {
   std::string database;
   std::string instance;  // locked_by; empty = host:pid
@@ -82,15 +86,14 @@ struct PublisherConfig {
   HeartbeatOptions heartbeat;
   std::map<std::string, std::string> topics;  // logical -> Pub/Sub
   TopicStyle topic_style = TopicStyle::kAny;
-  HttpOptions http;
   MetricsOptions metrics;
-  log::Options log;
   bool mask_tenant = false;
   Millis ready_grace{30'000};  // readiness outlives a lost database by so long
 
   absl::Status Validate() const;
 };
 
-void Bind(ConfigSection& config, PublisherConfig& options);
+// The keys of lockstep-publisher, but for those of Pub/Sub.
+void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, log::Options& log);
 
 }  // namespace lockstep::publisher

@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "platform/config/config.h"
+#include "platform/daemon/http_server.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
 
 namespace lockstep::publisher {
@@ -27,13 +29,15 @@ class OptionsTest : public ::testing::Test {
                            if (found == env_.end()) return std::nullopt;
                            return found->second;
                          }},
-                        [this](ConfigSection& section) { Bind(section, config_); });
+                        [this](ConfigSection& section) { Bind(section, config_, http_, log_); });
   }
 
   const std::string file_ =
       ::testing::TempDir() + "/publisher_options_" + std::to_string(::getpid()) + ".yaml";
   std::map<std::string, std::string> env_;
   PublisherConfig config_;
+  HttpOptions http_;
+  log::Options log_;
 };
 
 TEST_F(OptionsTest, HasTheContractsDefaults) {

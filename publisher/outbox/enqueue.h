@@ -13,6 +13,7 @@ namespace lockstep::postgres {
 class Transaction;
 }
 
+// How a service puts its events into an outbox. Public: docs/embedding.md.
 namespace lockstep::publisher {
 
 // An event for an outbox; see docs/wire.md for what becomes of each field.

@@ -17,15 +17,17 @@ class PublisherDaemon final : public Daemon {
  public:
   void Bind(ConfigSection& config) override {
     config_ = {};
+    http_options_ = {};
+    log_ = {};
     pubsub_ = {};
-    publisher::Bind(config, config_);
+    publisher::Bind(config, config_, http_options_, log_);
     config.Section("pubsub", [&](ConfigSection& section) { pubsub::Bind(section, pubsub_); });
   }
   absl::Status Validate() const override {
     RETURN_IF_ERROR(config_.Validate());
     return pubsub_.Validate();
   }
-  log::Options LogOptions() const override { return config_.log; }
+  log::Options LogOptions() const override { return log_; }
 
   absl::Status Start(const Beginning& beginning) override {
     ASSIGN_OR_RETURN(transport_, pubsub::MakeTransport(pubsub_.transport));
@@ -37,9 +39,9 @@ class PublisherDaemon final : public Daemon {
                            [topics](const std::string& topic) { return topics.FullName(topic); });
     if (beginning.once) RETURN_IF_ERROR(service_->Check());
     RETURN_IF_ERROR(service_->Start());
-    http_ = std::make_unique<HttpServer>(config_.http);
+    http_ = std::make_unique<HttpServer>(http_options_);
     reporter_ = std::make_unique<StatusReporter>(*service_, beginning.config, metrics_, *http_);
-    if (config_.http.enabled && !beginning.once) {
+    if (http_options_.enabled && !beginning.once) {
       RETURN_IF_ERROR(reporter_->Start());
       RETURN_IF_ERROR(ServePages(
           *http_, [this](const HttpRequest&) { return Ready(); }, metrics_,
@@ -74,6 +76,8 @@ class PublisherDaemon final : public Daemon {
   }
 
   PublisherConfig config_;
+  HttpOptions http_options_;
+  log::Options log_;
   pubsub::PubsubOptions pubsub_;
   MetricsRegistry metrics_;
   std::unique_ptr<pubsub::Transport> transport_;

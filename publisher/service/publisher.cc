@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "platform/config/config.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
@@ -24,6 +25,7 @@
 #include "publisher/upkeep/heartbeat.h"
 #include "publisher/upkeep/housekeeper.h"
 #include "publisher/upkeep/shard_owner.h"
+#include "pubsub/config.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::publisher {
@@ -299,6 +301,23 @@ std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
   }
   return std::make_unique<PubsubDispatcher>(std::move(publishers),
                                             TopicMap(project, config.topics));
+}
+
+absl::StatusOr<std::shared_ptr<Dispatcher>> OpenPubsubDispatcher(
+    const std::map<std::string, std::string>& settings, const PublisherConfig& config) {
+  pubsub::PubsubOptions options;
+  RETURN_IF_ERROR(Config::Read({.flags = settings}, [&](ConfigSection& root) {
+    root.Section("pubsub", [&](ConfigSection& section) { Bind(section, options); });
+  }));
+  RETURN_IF_ERROR(options.Validate());
+  struct Connected {
+    std::unique_ptr<pubsub::Transport> transport;
+    std::unique_ptr<Dispatcher> dispatcher;  // ends before it
+  };
+  const auto connected = std::make_shared<Connected>();
+  ASSIGN_OR_RETURN(connected->transport, pubsub::MakeTransport(options.transport));
+  connected->dispatcher = MakePubsubDispatcher(*connected->transport, options.project, config);
+  return std::shared_ptr<Dispatcher>(connected, connected->dispatcher.get());
 }
 
 }  // namespace lockstep::publisher

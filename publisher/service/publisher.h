@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "platform/daemon/service.h"
 #include "platform/metrics.h"
 #include "publisher/dispatch/dispatcher.h"
@@ -15,9 +17,9 @@ namespace lockstep::pubsub {
 class Admin;
 class Publisher;
 class Transport;
-struct PubsubOptions;
 }  // namespace lockstep::pubsub
 
+// A publisher in a process of one's own. Public: docs/embedding.md.
 namespace lockstep::publisher {
 
 class OutboxWatch;
@@ -29,7 +31,7 @@ struct Trouble;
 // heartbeats. lockstep-publisher is this plus an HTTP endpoint; a C++ service may run it in its own
 // process (examples/embedded_publisher).
 //
-//   auto bus = publisher::InProcessBus();  // or MakePubsubDispatcher(…)
+//   publisher::InProcessBus bus;  // or OpenPubsubDispatcher(…)
 //   publisher::PublisherService service(config, bus, registry);
 //   service.Start();
 //
@@ -83,7 +85,13 @@ class PublisherService : public Service {
   std::unique_ptr<Parts> parts_;
 };
 
-// Pub/Sub as the dispatcher, with the topics of the configuration. `transport` outlives it.
+// Pub/Sub as the dispatcher, with the topics of `config`. `settings` are those of
+// lockstep-publisher's section `pubsub`, such as {{"pubsub.project", "shop"}}; the environment
+// counts as there, PUBSUB_EMULATOR_HOST included.
+absl::StatusOr<std::shared_ptr<Dispatcher>> OpenPubsubDispatcher(
+    const std::map<std::string, std::string>& settings, const PublisherConfig& config);
+
+// The same over a connection that outlives it.
 std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
                                                  const std::string& project,
                                                  const PublisherConfig& config);

@@ -4,6 +4,7 @@
 #include "platform/daemon/daemon.h"
 #include "platform/version.h"
 #include "runner/service/runner.h"
+#include "runner/service/runner_options.h"
 
 namespace lockstep::runner {
 namespace {

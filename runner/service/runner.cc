@@ -6,16 +6,24 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <mutex>
 #include <random>
 #include <utility>
 
+#include "platform/config/config.h"
+#include "platform/daemon/http_server.h"
 #include "platform/daemon/pages.h"
+#include "platform/daemon/reload.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
+#include "platform/metrics.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
+#include "pubsub/transport.h"
+#include "runner/group/group.h"
 #include "runner/service/inbox_cleaner.h"
+#include "runner/service/runner_options.h"
 #include "runner/status/health.h"
 #include "runner/status/status_reporter.h"
 
@@ -54,123 +62,181 @@ std::string InTheWay(const std::vector<GroupStatus>& groups) {
 
 }  // namespace
 
-Runner::Runner(RunnerOptions options, RunningConfig config, std::string config_file)
-    : options_(std::move(options)),
-      config_(std::move(config)),
-      config_file_(std::move(config_file)),
-      http_(options_.http) {
-  if (options_.instance.empty()) options_.instance = DefaultInstance();
+struct Runner::Parts {
+  Parts(RunnerOptions read, const RunningConfig& config, std::string file)
+      : options(std::move(read)),
+        running_config(config),
+        config_file(std::move(file)),
+        http(options.http) {
+    if (options.instance.empty()) options.instance = DefaultInstance();
+  }
+
+  void MakeGroups();
+  std::vector<GroupStatus> Statuses() const;
+  std::vector<InboxRetention> Retentions() const;
+  HttpResponse Ready(const std::string& group) const;
+
+  RunnerOptions options;
+  const RunningConfig running_config;  // as it was at the start
+  const std::string config_file;
+  MetricsRegistry metrics;
+  std::unique_ptr<pubsub::Transport> transport;
+  std::unique_ptr<GroupEnvironment> environment;
+  std::vector<std::unique_ptr<Group>> groups;
+  std::unique_ptr<InboxCleaner> cleaner;
+  std::unique_ptr<StatusReporter> reporter;
+  HttpServer http;
+
+  std::mutex stop_mu;
+  bool stopped = false;
+};
+
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Open(
+    const std::string& file, const std::map<std::string, std::string>& settings,
+    Extensions extensions) {
+  RunnerOptions options;
+  options.extensions = std::move(extensions);
+  RunningConfig config;
+  RETURN_IF_ERROR(Config::Read(
+      {.file = file, .flags = settings}, [&](ConfigSection& section) { Bind(section, options); },
+      &config.keys));
+  RETURN_IF_ERROR(options.Validate());
+  log::SetLevel(options.log.level);
+  return std::make_unique<Runner>(std::move(options), config,
+                                  std::filesystem::absolute(file).string());
 }
+
+Runner::Runner(RunnerOptions options, const RunningConfig& config, std::string config_file)
+    : parts_(std::make_unique<Parts>(std::move(options), config, std::move(config_file))) {}
 
 Runner::~Runner() { Stop(); }
 
 absl::Status Runner::Start() {
-  ASSIGN_OR_RETURN(transport_, pubsub::MakeTransport(options_.pubsub.transport));
-  environment_.reset(new GroupEnvironment{.database = options_.database,
-                                          .state_schema = options_.state_schema,
-                                          .instance = options_.instance,
-                                          .transport = *transport_,
-                                          .metrics = metrics_,
-                                          .health = options_.health,
-                                          .offsets = options_.offsets});
-  for (ConfiguredGroup& group : options_.groups) {
-    // As a command on the page can name it from anywhere.
-    if (const std::string& file = group.declaration->file; !file.empty()) {
-      group.options.file = std::filesystem::absolute(file).string();
-    }
-    group.options.subscription =
-        pubsub::SubscriptionName(options_.pubsub.project, group.options.subscription);
-    groups_.push_back(std::make_unique<Group>(
-        group.options, std::move(group.declaration->projector), *environment_));
-  }
-  cleaner_ = std::make_unique<InboxCleaner>(
-      InboxCleaner::Options{.database = options_.database, .state_schema = options_.state_schema},
-      [this] { return Retentions(); });
-  reporter_ =
-      std::make_unique<StatusReporter>(StatusReporter::Parts{.database = options_.database,
-                                                             .state_schema = options_.state_schema,
-                                                             .instance = options_.instance,
-                                                             .health = options_.health,
-                                                             .config = config_,
-                                                             .config_file = config_file_,
-                                                             .groups = [this] { return status(); },
-                                                             .metrics = metrics_},
-                                       http_);
+  Parts& parts = *parts_;
+  const RunnerOptions& options = parts.options;
+  ASSIGN_OR_RETURN(parts.transport, pubsub::MakeTransport(options.pubsub.transport));
+  parts.MakeGroups();
+  parts.cleaner = std::make_unique<InboxCleaner>(
+      InboxCleaner::Options{.database = options.database, .state_schema = options.state_schema},
+      [&parts] { return parts.Retentions(); });
+  parts.reporter = std::make_unique<StatusReporter>(
+      StatusReporter::Parts{.database = options.database,
+                            .state_schema = options.state_schema,
+                            .instance = options.instance,
+                            .health = options.health,
+                            .config = parts.running_config,
+                            .config_file = parts.config_file,
+                            .groups = [&parts] { return parts.Statuses(); },
+                            .metrics = parts.metrics},
+      parts.http);
   RETURN_IF_ERROR(ServePages(
-      http_,
-      [this](const HttpRequest& request) {
+      parts.http,
+      [&parts](const HttpRequest& request) {
         const auto group = request.query.find("group");
-        return Ready(group == request.query.end() ? "" : group->second);
+        return parts.Ready(group == request.query.end() ? "" : group->second);
       },
-      metrics_, options_.metrics_enabled ? options_.metrics_path : ""));
-  if (options_.http.enabled) RETURN_IF_ERROR(reporter_->Start());
-  for (const auto& group : groups_) RETURN_IF_ERROR(group->Start());
-  return cleaner_->Start();
+      parts.metrics, options.metrics_enabled ? options.metrics_path : ""));
+  if (options.http.enabled) RETURN_IF_ERROR(parts.reporter->Start());
+  for (const auto& group : parts.groups) RETURN_IF_ERROR(group->Start());
+  return parts.cleaner->Start();
 }
 
 void Runner::Stop() {
-  const std::scoped_lock lock(stop_mu_);
-  if (std::exchange(stopped_, true)) return;
+  Parts& parts = *parts_;
+  const std::scoped_lock lock(parts.stop_mu);
+  if (std::exchange(parts.stopped, true)) return;
   std::vector<Service*> services;
-  if (cleaner_) services.push_back(cleaner_.get());
-  for (const auto& group : groups_) services.push_back(group.get());
+  if (parts.cleaner) services.push_back(parts.cleaner.get());
+  for (const auto& group : parts.groups) services.push_back(group.get());
   StopTogether(services);
-  http_.Stop();
-  if (reporter_) reporter_->Stop();
+  parts.http.Stop();
+  if (parts.reporter) parts.reporter->Stop();
 }
 
-void Runner::Reload(const RunnerOptions& fresh, const RunningConfig& config) {
-  reporter_->SetConfig(config);
-  for (const ConfiguredGroup& configured : fresh.groups) {
-    for (const auto& group : groups_) {
-      if (group->name() == configured.options.name) group->Reconfigure(configured.options);
+std::vector<std::string> Runner::NotReady() const {
+  std::vector<std::string> reasons;
+  for (const GroupStatus& group : parts_->Statuses()) {
+    for (std::string& reason :
+         runner::NotReady(group, Clock::System().Now(), parts_->options.health)) {
+      reasons.push_back(std::move(reason));
     }
   }
-}
-
-std::vector<InboxRetention> Runner::Retentions() const {
-  std::vector<InboxRetention> retentions;
-  for (const auto& group : groups_) {
-    const Millis retention = group->inbox_retention();
-    if (retention > Millis(0)) retentions.push_back({ConsumerGroup(group->name()), retention});
-  }
-  return retentions;
+  return reasons;
 }
 
 absl::Status Runner::RunOnce(const std::stop_token& stop) {
+  const RunnerOptions& options = parts_->options;
   const auto ended = [&](const auto& group) {
-    return group->status().state == GroupState::kHalted || group->DrainedFor(options_.once_quiet);
+    return group->status().state == GroupState::kHalted || group->DrainedFor(options.once_quiet);
   };
   SteadyTime well = Clock::System().Steady();  // when nothing was in the way of any group
-  while (!std::all_of(groups_.begin(), groups_.end(), ended)) {
+  while (!std::all_of(parts_->groups.begin(), parts_->groups.end(), ended)) {
     if (SleepUnlessStopped(stop, kOnceLooks)) break;
-    const std::string obstacle = InTheWay(status());
+    const std::string obstacle = InTheWay(parts_->Statuses());
     if (obstacle.empty()) {
       well = Clock::System().Steady();
-    } else if (Clock::System().Steady() - well > options_.once_timeout) {
-      return Unavailable("gave up after {}: {}", FormatDuration(options_.once_timeout), obstacle);
+    } else if (Clock::System().Steady() - well > options.once_timeout) {
+      return Unavailable("gave up after {}: {}", FormatDuration(options.once_timeout), obstacle);
     }
   }
-  for (const GroupStatus& group : status()) {
+  for (const GroupStatus& group : parts_->Statuses()) {
     if (group.state != GroupState::kHalted) continue;
     return FailedPrecondition("group '{}' has halted: {}", group.name, group.reason);
   }
   return absl::OkStatus();
 }
 
-std::vector<GroupStatus> Runner::status() const {
+void Runner::Reload(const RunnerOptions& fresh, const RunningConfig& config) {
+  parts_->reporter->SetConfig(config);
+  for (const ConfiguredGroup& configured : fresh.groups) {
+    for (const auto& group : parts_->groups) {
+      if (group->name() == configured.options.name) group->Reconfigure(configured.options);
+    }
+  }
+}
+
+void Runner::Parts::MakeGroups() {
+  environment.reset(new GroupEnvironment{.database = options.database,
+                                         .state_schema = options.state_schema,
+                                         .instance = options.instance,
+                                         .transport = *transport,
+                                         .metrics = metrics,
+                                         .health = options.health,
+                                         .offsets = options.extensions.offsets});
+  for (ConfiguredGroup& group : options.groups) {
+    // As a command on the page can name it from anywhere.
+    if (const std::string& file = group.declaration->file; !file.empty()) {
+      group.options.file = std::filesystem::absolute(file).string();
+    }
+    group.options.subscription =
+        pubsub::SubscriptionName(options.pubsub.project, group.options.subscription);
+    groups.push_back(std::make_unique<Group>(group.options, std::move(group.declaration->projector),
+                                             *environment));
+  }
+}
+
+std::vector<GroupStatus> Runner::Parts::Statuses() const {
   std::vector<GroupStatus> statuses;
-  for (const auto& group : groups_) statuses.push_back(group->status());
+  for (const auto& group : groups) statuses.push_back(group->status());
   return statuses;
 }
 
-HttpResponse Runner::Ready(const std::string& group) const {
+std::vector<InboxRetention> Runner::Parts::Retentions() const {
+  std::vector<InboxRetention> retentions;
+  for (const auto& group : groups) {
+    const Millis retention = group->inbox_retention();
+    if (retention > Millis(0)) retentions.push_back({ConsumerGroup(group->name()), retention});
+  }
+  return retentions;
+}
+
+HttpResponse Runner::Parts::Ready(const std::string& group) const {
   HttpResponse response;
   bool found = group.empty();
-  for (const GroupStatus& status : this->status()) {
+  for (const GroupStatus& status : Statuses()) {
     if (!group.empty() && status.name != group) continue;
     found = true;
-    const auto reasons = NotReady(status, Clock::System().Now(), options_.health);
+    const auto reasons = runner::NotReady(status, Clock::System().Now(), options.health);
     if (!reasons.empty()) response.status = 503;
     for (const std::string& reason : reasons) response.body += reason + "\n";
     if (reasons.empty()) response.body += fmt::format("group {}: ready\n", status.name);

@@ -1,63 +1,71 @@
 #pragma once
 
+#include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "platform/daemon/http_server.h"
-#include "platform/daemon/reload.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "platform/daemon/service.h"
-#include "platform/metrics.h"
-#include "pubsub/transport.h"
-#include "runner/group/group.h"
-#include "runner/service/runner_options.h"
+#include "projections/model/projection.h"
 
+namespace lockstep {
+struct RunningConfig;
+}
+namespace lockstep::offsets {
+class OffsetProvider;
+}
+
+// A runner in a process of one's own. Public: docs/embedding.md.
 namespace lockstep::runner {
 
-class InboxCleaner;
-struct InboxRetention;
-class StatusReporter;
+struct RunnerOptions;
 
-// The process: its groups, their cleaner and the HTTP endpoint, wired together. Start returns at
-// once: a group that can't run yet says so in /readyz and in the log, and goes on trying.
-class Runner : public Service {
+// What a service adds to the configuration in C++.
+struct Extensions {
+  projections::CodeProjections projections;  // by the name of their group
+  // Where the offsets of all groups are kept; outlives the runner. Null = in the state schema. With
+  // another, a restored database is known by its checkpoints alone.
+  offsets::OffsetProvider* offsets = nullptr;
+};
+
+// The groups of a configuration, the cleaner of their inbox and the HTTP endpoint, wired together.
+// lockstep-runner is this plus signals; a C++ service may run it in its own process
+// (examples/embedded_runner). Start returns at once: a group that can't run yet says so in NotReady
+// and in the log, and goes on trying. Stop finishes what is in hand. Safe from any thread.
+class Runner final : public Service {
  public:
-  // Takes the declarations out of `options`. `config` and its file: for the status page.
-  explicit Runner(RunnerOptions options, RunningConfig config = {}, std::string config_file = {});
+  // Reads `file` as lockstep-runner --config does; `settings` stand over it, by the path of their
+  // key: {{"database", url}}. The status lists every mistake. Of the section `log` the level alone
+  // is followed.
+  static absl::StatusOr<std::unique_ptr<Runner>> Open(
+      const std::string& file, const std::map<std::string, std::string>& settings = {},
+      Extensions extensions = {});
+
+  // For lockstep-runner. Takes the declarations out of `options`; `config` and its file are shown
+  // on the status page.
+  Runner(RunnerOptions options, const RunningConfig& config, std::string config_file);
   ~Runner() override;
 
   absl::Status Start() override;
   void Stop() override;
 
-  // The configuration was read again (SIGHUP): the groups follow what they can, the cleaner its
-  // retention, the page shows `config`. From any thread. REQUIRES: started.
-  void Reload(const RunnerOptions& fresh, const RunningConfig& config);
+  // One sentence per reason why a group does not get on; none = ready.
+  std::vector<std::string> NotReady() const;
 
   // Waits until every group is drained or has halted, or `stop` is requested. The status names the
-  // first halted group.
+  // first halted group. REQUIRES: started.
   absl::Status RunOnce(const std::stop_token& stop);
 
-  std::vector<GroupStatus> status() const;
+  // The configuration was read again (SIGHUP): the groups follow what they can, the cleaner its
+  // retention, the page shows `config`. REQUIRES: started.
+  void Reload(const RunnerOptions& fresh, const RunningConfig& config);
 
  private:
-  std::vector<InboxRetention> Retentions() const;
-  HttpResponse Ready(const std::string& group) const;
-
-  RunnerOptions options_;
-  RunningConfig config_;
-  std::string config_file_;
-  MetricsRegistry metrics_;
-  std::unique_ptr<pubsub::Transport> transport_;
-  std::unique_ptr<GroupEnvironment> environment_;
-  std::vector<std::unique_ptr<Group>> groups_;
-  std::unique_ptr<InboxCleaner> cleaner_;
-  std::unique_ptr<StatusReporter> reporter_;
-  HttpServer http_;
-
-  std::mutex stop_mu_;
-  bool stopped_ = false;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace lockstep::runner

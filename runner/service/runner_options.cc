@@ -28,7 +28,8 @@ void BindGroup(ConfigSection& section, RunnerOptions& options) {
   if (!group.options.file.empty()) {
     std::filesystem::path file(group.options.file);
     if (file.is_relative()) file = std::filesystem::path(section.Directory()) / file;
-    auto declared = projections::LoadGroup(file.string(), {.state_schema = options.state_schema});
+    auto declared = projections::LoadGroup(file.string(), {.state_schema = options.state_schema,
+                                                           .code = options.extensions.projections});
     if (declared.ok()) {
       group.declaration = std::make_shared<projections::GroupDeclaration>(*std::move(declared));
       group.options.name = group.declaration->name.value();
@@ -95,6 +96,11 @@ absl::Status RunnerOptions::Validate() const {
     if (!names.insert(group.options.name).second) {
       return InvalidArgument("group '{}' is there twice", group.options.name);
     }
+  }
+  for (const auto& [group, code] : extensions.projections) {
+    if (names.contains(group)) continue;
+    return InvalidArgument("there are projections in C++ for group '{}', which is not configured",
+                           group);
   }
   return absl::OkStatus();
 }

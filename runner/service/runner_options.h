@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "offsets/offset_provider.h"
 #include "platform/daemon/http_server.h"
 #include "platform/log/log.h"
 #include "projections/declare/group_file.h"
 #include "pubsub/config.h"
 #include "runner/options/group_options.h"
+#include "runner/service/runner.h"
 #include "runner/status/health_options.h"
 
 namespace lockstep::runner {
@@ -33,9 +33,7 @@ struct RunnerOptions {
   Millis once_timeout{30'000};  // --once gives up on a database or bus that is away for so long
   HealthOptions health;
   std::vector<ConfiguredGroup> groups;
-  // For a service that embeds the runner and keeps its offsets itself; outlives it. Null = in the
-  // state schema. With others, a restored database is known by its checkpoints alone.
-  offsets::OffsetProvider* offsets = nullptr;
+  Extensions extensions;  // not in the configuration. REQUIRES: set before Bind
 
   absl::Status Validate() const;
 };

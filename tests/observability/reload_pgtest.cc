@@ -7,6 +7,8 @@
 #include <set>
 
 #include "platform/config/config.h"
+#include "platform/daemon/http_server.h"
+#include "platform/log/log.h"
 #include "publisher/options/options.h"
 #include "runner/service/runner_options.h"
 #include "tests/observability/pair.h"
@@ -75,13 +77,8 @@ TEST(ReloadTest, FollowsWhatItCanNamesTheRestAndGoesOn) {
 }
 
 // The keys that a daemon follows, as docs/reload.md writes them.
-template <typename Options>
-std::set<std::string> Followed() {
+std::set<std::string> Followed(const Config::Bind& bind) {
   std::set<std::string> names;
-  const auto bind = [](ConfigSection& config) {
-    Options options;
-    Bind(config, options);
-  };
   for (const ConfigKey& key : Config::Describe(bind)) {
     if (!key.followed) continue;
     const std::string name = std::regex_replace(
@@ -105,8 +102,16 @@ std::set<std::string> Documented(const std::string& daemon) {
 }
 
 TEST(ReloadTest, ThePageNamesTheKeysThatAreFollowed) {
-  EXPECT_EQ(Documented("publisher"), Followed<publisher::PublisherConfig>());
-  EXPECT_EQ(Documented("runner"), Followed<runner::RunnerOptions>());
+  EXPECT_EQ(Documented("publisher"), Followed([](ConfigSection& config) {
+              publisher::PublisherConfig options;
+              HttpOptions http;
+              log::Options log;
+              Bind(config, options, http, log);
+            }));
+  EXPECT_EQ(Documented("runner"), Followed([](ConfigSection& config) {
+              runner::RunnerOptions options;
+              Bind(config, options);
+            }));
 }
 
 // What shows in what they do, not in their words alone. The other settings:

@@ -1,0 +1,1 @@
+CREATE TABLE shop.orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, state text NOT NULL);
