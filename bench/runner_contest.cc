@@ -22,15 +22,15 @@ namespace lockstep::bench {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr int kConnections = 4;
 constexpr int kBatch = 500;
 constexpr char kTopic[] = "projects/bench/topics/bench.events";
 constexpr char kSubscription[] = "projects/bench/subscriptions/bench.events.feed";
 
-double Rate(int64_t events, Clock::time_point start) {
-  return static_cast<double>(events) / Seconds(Clock::now() - start).count();
+double Rate(int64_t events, Steady::time_point start) {
+  return static_cast<double>(events) / Seconds(Steady::now() - start).count();
 }
 
 // Splits by key, as lanes do.
@@ -120,12 +120,12 @@ double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) 
   for (size_t i = 0; i < events.size(); ++i) {
     items.push_back(runner::EventParser::Parse({.message = events[i],
                                                 .message_id = MessageId(std::to_string(i)),
-                                                .publish_time = lockstep::Clock::System().Now()},
-                                               lockstep::Clock::System().Now()));
+                                                .publish_time = Clock::System().Now()},
+                                               Clock::System().Now()));
     runner::MapEvent(*declared.projector, items.back());
   }
   const auto shares = Share(items, [](const runner::Inbound& item) { return item.ordering_key; });
-  const auto start = Clock::now();
+  const auto start = Steady::now();
   InParallel([&](int lane) {
     const auto connection = Connect(world.database(), postgres::kPlannedOnce);
     auto epoch = under;
@@ -142,7 +142,7 @@ double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) 
 
 double Handler(RunnerWorld& world, std::vector<pubsub::Message> events) {
   const auto shares = Share(events, [](const pubsub::Message& m) { return m.ordering_key; });
-  const auto start = Clock::now();
+  const auto start = Steady::now();
   InParallel([&](int lane) {
     const auto connection = Connect(world.database());
     constexpr postgres::Statement kInbox{"i",
@@ -211,7 +211,7 @@ RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& 
   group_options.max_outstanding_messages = outstanding;
   runner::Group group(group_options, std::move(world.Declaration().projector), environment);
   RunnerRun run;
-  const auto start = Clock::now();
+  const auto start = Steady::now();
   const double cpu = CpuSeconds();
   if (!group.Start().ok()) return run;
   while (true) {

@@ -11,7 +11,7 @@
 namespace lockstep::runner {
 namespace {
 
-constexpr int kKeys = 8;
+constexpr int kItems = 8;
 
 class Restore : public ::testing::Test {
  protected:
@@ -24,7 +24,7 @@ class Restore : public ::testing::Test {
 
   void PublishVersion(int64_t version) {
     std::vector<TestEvent> events;
-    for (int k = 0; k < kKeys; ++k)
+    for (int k = 0; k < kItems; ++k)
       events.push_back({.id = fmt::format("k{}", k), .version = version});
     world_.Publish(events);
   }
@@ -57,9 +57,9 @@ class Restore : public ::testing::Test {
   bool AwaitModel(int64_t version) {
     return world_.Await([&] {
       return world_.Count(fmt::format("SELECT count(*) FROM rm.items WHERE version = {}",
-                                      version)) == kKeys &&
+                                      version)) == kItems &&
              world_.Count(fmt::format("SELECT count(*) FROM rm.counters WHERE n = {}", version)) ==
-                 kKeys;
+                 kItems;
     });
   }
   int64_t Healings() {

@@ -21,9 +21,9 @@ namespace {
 constexpr char kLibrary[] = "/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib";
 
 // A java process that ends with ours.
-class Process {
+class JavaProcess {
  public:
-  Process(const std::string& jar, int port) {
+  JavaProcess(const std::string& jar, int port) {
     const std::string port_flag = "--port=" + std::to_string(port);
     pid_ = fork();
     if (pid_ != 0) return;
@@ -36,12 +36,12 @@ class Process {
            "--host=127.0.0.1", port_flag.c_str(), nullptr);
     _exit(127);
   }
-  ~Process() {
+  ~JavaProcess() {
     kill(pid_, SIGTERM);
     waitpid(pid_, nullptr, 0);
   }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
+  JavaProcess(const JavaProcess&) = delete;
+  JavaProcess& operator=(const JavaProcess&) = delete;
 
  private:
   pid_t pid_ = 0;
@@ -83,7 +83,7 @@ absl::StatusOr<std::string> FindOrLaunch() {
     return NotFound("Google's emulator not found: it needs java, which is missing");
   }
   const int port = FreePort();
-  static const Process process(jar, port);
+  static const JavaProcess process(jar, port);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!CanConnect(port)) {
     if (std::chrono::steady_clock::now() >= deadline) {
