@@ -27,7 +27,7 @@ lockstep_public(postgres postgres/connection.h)
 # What those include.
 lockstep_public(publisher_outbox publisher/outbox/outbox_row.h)
 lockstep_public(envelope envelope/attributes.h)
-lockstep_public(state state/position.h)
+lockstep_public(state_positions state/positions/position.h)
 lockstep_public(postgres postgres/params.h postgres/result.h)
 lockstep_public(platform platform/clock.h platform/metrics.h platform/retry_policy.h platform/strong_id.h)
 lockstep_public(platform_daemon platform/daemon/service.h)

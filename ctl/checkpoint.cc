@@ -8,7 +8,7 @@
 #include "postgres/connection.h"
 #include "pubsub/transport.h"
 #include "runner/seek/checkpoint_taker.h"
-#include "state/checkpoints.h"
+#include "state/positions/checkpoints.h"
 
 namespace lockstep::ctl {
 namespace {

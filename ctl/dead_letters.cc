@@ -12,7 +12,7 @@
 #include "projections/tools/payload_text.h"
 #include "runner/lane/failure_policy.h"
 #include "runner/service/runner_options.h"
-#include "state/dead_letter_desk.h"
+#include "state/events/dead_letter_desk.h"
 
 namespace lockstep::ctl {
 namespace {

@@ -13,7 +13,7 @@
 #include "platform/pace.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "state/overview.h"
+#include "state/groups/overview.h"
 
 namespace lockstep::ctl {
 namespace {

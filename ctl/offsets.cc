@@ -1,4 +1,4 @@
-#include "state/offsets.h"
+#include "state/positions/offsets.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 #include "projections/model/projector.h"
 #include "pubsub/names.h"
 #include "pubsub/transport.h"
-#include "state/audit.h"
-#include "state/overview.h"
+#include "state/groups/audit.h"
+#include "state/groups/overview.h"
 
 namespace lockstep::ctl {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "state/overview.h"
+#include "state/groups/overview.h"
 
 namespace lockstep::ctl {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "state/position.h"
+#include "state/positions/position.h"
 
 namespace lockstep::postgres {
 class Transaction;

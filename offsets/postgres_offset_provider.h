@@ -2,7 +2,7 @@
 
 #include "offsets/offset_provider.h"
 #include "postgres/connection.h"
-#include "state/offsets.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::offsets {
 

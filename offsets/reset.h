@@ -7,11 +7,11 @@
 
 #include "absl/status/statusor.h"
 #include "offsets/fence.h"
-#include "state/dead_letters.h"
-#include "state/epochs.h"
-#include "state/key_states.h"
-#include "state/offsets.h"
-#include "state/slots.h"
+#include "state/events/dead_letters.h"
+#include "state/events/key_states.h"
+#include "state/groups/epochs.h"
+#include "state/groups/slots.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::offsets {
 

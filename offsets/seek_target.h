@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
 #include "pubsub/admin.h"
-#include "state/checkpoints.h"
-#include "state/seek_target.h"
+#include "state/positions/checkpoints.h"
+#include "state/positions/seek_target.h"
 
 namespace lockstep::offsets {
 

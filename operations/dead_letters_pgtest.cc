@@ -9,7 +9,7 @@
 #include "offsets/reset.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
-#include "state/dead_letter_desk.h"
+#include "state/events/dead_letter_desk.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep::operations {

@@ -13,10 +13,10 @@
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
 #include "runner/options/group_options.h"
-#include "state/epochs.h"
-#include "state/inbox.h"
-#include "state/rebuilds.h"
-#include "state/slots.h"
+#include "state/events/inbox.h"
+#include "state/groups/epochs.h"
+#include "state/groups/rebuilds.h"
+#include "state/groups/slots.h"
 
 namespace lockstep::operations {
 

@@ -5,10 +5,10 @@
 #include "operations/shadow_tables.h"
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "state/checkpoints.h"
-#include "state/dead_letters.h"
-#include "state/instances.h"
-#include "state/offsets.h"
+#include "state/events/dead_letters.h"
+#include "state/groups/instances.h"
+#include "state/positions/checkpoints.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 namespace {

@@ -8,8 +8,8 @@
 #include "operations/shadow_tables.h"
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "state/checkpoints.h"
-#include "state/offsets.h"
+#include "state/positions/checkpoints.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 namespace {

@@ -13,9 +13,9 @@
 #include "operations/shadow_filler.h"
 #include "operations/shadow_tables.h"
 #include "platform/status.h"
-#include "state/dead_letters.h"
-#include "state/instances.h"
-#include "state/offsets.h"
+#include "state/events/dead_letters.h"
+#include "state/groups/instances.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 namespace {

@@ -7,8 +7,8 @@
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
-#include "state/inbox.h"
-#include "state/offsets.h"
+#include "state/events/inbox.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 namespace {

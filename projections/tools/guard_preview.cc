@@ -2,8 +2,8 @@
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"
-#include "state/epochs.h"
-#include "state/inbox.h"
+#include "state/events/inbox.h"
+#include "state/groups/epochs.h"
 
 namespace lockstep::projections {
 

@@ -14,12 +14,12 @@
 #include "runner/batch/batch_rules.h"
 #include "runner/batch/fate.h"
 #include "runner/message/inbound.h"
-#include "state/dead_letters.h"
-#include "state/epochs.h"
-#include "state/key_states.h"
-#include "state/opening.h"
-#include "state/parking.h"
-#include "state/slots.h"
+#include "state/events/dead_letters.h"
+#include "state/events/key_states.h"
+#include "state/events/opening.h"
+#include "state/events/parking.h"
+#include "state/groups/epochs.h"
+#include "state/groups/slots.h"
 
 namespace lockstep::runner {
 

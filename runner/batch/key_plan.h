@@ -4,7 +4,7 @@
 #include <span>
 
 #include "runner/batch/fate.h"
-#include "state/key_states.h"
+#include "state/events/key_states.h"
 
 namespace lockstep::runner {
 

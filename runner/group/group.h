@@ -12,7 +12,7 @@
 #include "runner/lane/group_context.h"
 #include "runner/seek/checkpoint_taker.h"
 #include "runner/status/group_status.h"
-#include "state/instances.h"
+#include "state/groups/instances.h"
 
 namespace lockstep::runner {
 

@@ -14,7 +14,7 @@
 #include "runner/seek/seek_performer.h"
 #include "runner/status/group_metrics.h"
 #include "runner/status/health_options.h"
-#include "state/epochs.h"
+#include "state/groups/epochs.h"
 
 namespace lockstep::runner {
 

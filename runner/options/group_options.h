@@ -7,7 +7,7 @@
 #include "offsets/fence.h"
 #include "platform/clock.h"
 #include "runner/batch/batch_rules.h"
-#include "state/seek_target.h"
+#include "state/positions/seek_target.h"
 
 namespace lockstep {
 class ConfigSection;

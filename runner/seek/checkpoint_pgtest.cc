@@ -6,7 +6,7 @@
 
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
-#include "state/checkpoints.h"
+#include "state/positions/checkpoints.h"
 
 namespace lockstep::runner {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "pubsub/admin.h"
-#include "state/checkpoints.h"
-#include "state/epochs.h"
+#include "state/groups/epochs.h"
+#include "state/positions/checkpoints.h"
 
 namespace lockstep::runner {
 

@@ -1,7 +1,7 @@
 #include "runner/seek/epoch_log.h"
 
 #include "platform/log/log.h"
-#include "state/audit.h"
+#include "state/groups/audit.h"
 
 namespace lockstep::runner {
 

@@ -8,7 +8,7 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
-#include "state/offsets.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 namespace {

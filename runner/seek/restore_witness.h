@@ -8,9 +8,9 @@
 
 #include "pubsub/admin.h"
 #include "runner/seek/obstacle.h"
-#include "state/checkpoints.h"
-#include "state/epochs.h"
-#include "state/position.h"
+#include "state/groups/epochs.h"
+#include "state/positions/checkpoints.h"
+#include "state/positions/position.h"
 
 namespace lockstep::runner {
 

@@ -7,7 +7,7 @@
 #include "offsets/fence.h"
 #include "pubsub/admin.h"
 #include "runner/seek/obstacle.h"
-#include "state/epochs.h"
+#include "state/groups/epochs.h"
 
 namespace lockstep::runner {
 

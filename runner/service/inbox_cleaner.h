@@ -8,7 +8,7 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/ticker.h"
 #include "platform/strong_id.h"
-#include "state/retention.h"
+#include "state/events/retention.h"
 
 namespace lockstep::runner {
 

@@ -6,11 +6,11 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "state/audit.h"
-#include "state/checkpoints.h"
-#include "state/dead_letter_desk.h"
-#include "state/key_states.h"
-#include "state/offsets.h"
+#include "state/events/dead_letter_desk.h"
+#include "state/events/key_states.h"
+#include "state/groups/audit.h"
+#include "state/positions/checkpoints.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 namespace {

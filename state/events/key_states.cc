@@ -1,4 +1,4 @@
-#include "state/key_states.h"
+#include "state/events/key_states.h"
 
 #include <string_view>
 

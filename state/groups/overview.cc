@@ -1,4 +1,4 @@
-#include "state/overview.h"
+#include "state/groups/overview.h"
 
 namespace lockstep::state {
 namespace {

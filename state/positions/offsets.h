@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "state/position.h"
+#include "state/positions/position.h"
 #include "state/schema.h"
 
 namespace lockstep::state {

@@ -1,4 +1,4 @@
-#include "state/instances.h"
+#include "state/groups/instances.h"
 
 #include <utility>
 

@@ -12,7 +12,7 @@
 #include "platform/strong_id.h"
 #include "postgres/connection.h"
 #include "state/schema.h"
-#include "state/seek_target.h"
+#include "state/positions/seek_target.h"
 
 namespace lockstep::state {
 

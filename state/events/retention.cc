@@ -1,4 +1,4 @@
-#include "state/retention.h"
+#include "state/events/retention.h"
 
 #include <utility>
 

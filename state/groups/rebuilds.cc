@@ -1,4 +1,4 @@
-#include "state/rebuilds.h"
+#include "state/groups/rebuilds.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "state/slots.h"
+#include "state/groups/slots.h"
 
 #include <utility>
 

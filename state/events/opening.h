@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "envelope/received.h"
-#include "state/epochs.h"
-#include "state/key_states.h"
+#include "state/groups/epochs.h"
+#include "state/events/key_states.h"
 #include "state/schema.h"
 
 namespace lockstep::state {

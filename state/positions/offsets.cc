@@ -1,4 +1,4 @@
-#include "state/offsets.h"
+#include "state/positions/offsets.h"
 
 #include "platform/status.h"
 

@@ -1,4 +1,4 @@
-#include "state/seek_target.h"
+#include "state/positions/seek_target.h"
 
 #include "platform/duration.h"
 

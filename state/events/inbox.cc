@@ -1,4 +1,4 @@
-#include "state/inbox.h"
+#include "state/events/inbox.h"
 
 #include "platform/status.h"
 

@@ -6,7 +6,7 @@
 #include "platform/status.h"
 #include "postgres/migrator.h"
 #include "sql/migrations.h"
-#include "state/epochs.h"
+#include "state/groups/epochs.h"
 #include "tests/support/test_database.h"
 
 namespace lockstep::state {

@@ -1,4 +1,4 @@
-#include "state/dead_letter_desk.h"
+#include "state/events/dead_letter_desk.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "state/audit.h"
+#include "state/groups/audit.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "state/epochs.h"
+#include "state/groups/epochs.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/strong_id.h"
-#include "state/epochs.h"
+#include "state/groups/epochs.h"
 #include "state/schema.h"
 
 namespace lockstep::state {

@@ -1,11 +1,11 @@
-#include "state/dead_letters.h"
+#include "state/events/dead_letters.h"
 
 #include <utility>
 
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
-#include "state/message_columns.h"
+#include "state/events/message_columns.h"
 
 namespace lockstep::state {
 namespace {

@@ -1,4 +1,4 @@
-#include "state/checkpoints.h"
+#include "state/positions/checkpoints.h"
 
 #include <fmt/format.h>
 

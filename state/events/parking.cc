@@ -1,8 +1,8 @@
-#include "state/parking.h"
+#include "state/events/parking.h"
 
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "state/message_columns.h"
+#include "state/events/message_columns.h"
 
 namespace lockstep::state {
 namespace {

@@ -1,4 +1,4 @@
-#include "state/message_columns.h"
+#include "state/events/message_columns.h"
 
 #include <nlohmann/json.hpp>
 

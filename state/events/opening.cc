@@ -1,4 +1,4 @@
-#include "state/opening.h"
+#include "state/events/opening.h"
 
 #include <fmt/format.h>
 
