@@ -15,8 +15,8 @@ async function topicWith(settings = {}) {
   return {topic, subscription};
 }
 
-// Listens until `enough(messages)`; `settle` decides what happens to each (default: ack).
-function listen(subscription, enough, settle = (message) => message.ack()) {
+// Listens until `enough(messages)`; `answer` decides what happens to each (default: ack).
+function listen(subscription, enough, answer = (message) => message.ack()) {
   return new Promise((resolve, reject) => {
     const messages = [];
     const timer = setTimeout(() => finish(new Error(`timeout after ${messages.length} messages`)), 30000);
@@ -28,7 +28,7 @@ function listen(subscription, enough, settle = (message) => message.ack()) {
     }
     function onMessage(message) {
       messages.push(message);
-      settle(message, messages);
+      answer(message, messages);
       if (enough(messages)) finish();
     }
     subscription.on('message', onMessage);
@@ -36,7 +36,7 @@ function listen(subscription, enough, settle = (message) => message.ack()) {
   });
 }
 // The client's acks travel in batches, after close() too, and nothing tells when they are there.
-const settled = () => new Promise((resolve) => setTimeout(resolve, 300));
+const quiet = () => new Promise((resolve) => setTimeout(resolve, 300));
 const text = (messages) => messages.map((message) => message.data.toString());
 const range = (from, to) => Array.from({length: to - from}, (_, i) => String(from + i));
 
@@ -82,7 +82,7 @@ test('seeks to a time, on an ordered subscription', async () => {
   await new Promise((resolve) => setTimeout(resolve, second + 20 - Date.now()));
   await publish(5, 10);
   await listen(subscription, (m) => m.length === 10);
-  await settled();
+  await quiet();
   await subscription.seek(new Date(second));
   const again = await listen(pubsub.subscription(subscription.name), (m) => text(m).includes('9'));
   assert.deepStrictEqual(text(again), range(5, 10));
@@ -93,7 +93,7 @@ test('seeks to a snapshot', async () => {
   const [snapshot] = await subscription.createSnapshot(fresh('snap'));
   for (const n of range(0, 5)) await topic.publishMessage({data: Buffer.from(n)});
   await listen(subscription, (m) => m.length === 5);
-  await settled();
+  await quiet();
   const again = pubsub.subscription(subscription.name);
   await again.seek(snapshot.name.split('/').pop());
   const messages = await listen(again, (m) => m.length === 5);

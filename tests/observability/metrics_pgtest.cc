@@ -90,8 +90,8 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   EnqueueEvents();
   EnqueueTrouble();
   Scrape runner(pair_.runner_url);
-  const auto settled = [&](const std::string& name, double value,
-                           const std::string& labels = R"(group="feed")") {
+  const auto reads = [&](const std::string& name, double value,
+                         const std::string& labels = R"(group="feed")") {
     return Await(
         [&] {
           runner.Read();
@@ -99,9 +99,9 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
         },
         name.c_str());
   };
-  ASSERT_TRUE(settled("runner_stale_versions_total", 1));
-  ASSERT_TRUE(settled("runner_parked_events", 2));
-  ASSERT_TRUE(settled("runner_version_lag", 2)) << "3 came, 1 is stored";
+  ASSERT_TRUE(reads("runner_stale_versions_total", 1));
+  ASSERT_TRUE(reads("runner_parked_events", 2));
+  ASSERT_TRUE(reads("runner_version_lag", 2)) << "3 came, 1 is stored";
   const auto events = [&](const char* result) {
     return runner("runner_events_total", fmt::format(R"(group="feed",result="{}")", result));
   };
@@ -152,9 +152,9 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   EXPECT_LT(runner("runner_commit_age_seconds"), 60);
   EXPECT_GE(runner("runner_heartbeat_age_seconds"), 0);
   EXPECT_LT(runner("runner_heartbeat_age_seconds"), 60);
-  ASSERT_TRUE(settled("runner_in_hand_events", 0));
-  ASSERT_TRUE(settled("runner_lag_seconds", 0));
-  ASSERT_TRUE(settled("runner_catch_up_seconds", 0)) << "nothing to catch up";
+  ASSERT_TRUE(reads("runner_in_hand_events", 0));
+  ASSERT_TRUE(reads("runner_lag_seconds", 0));
+  ASSERT_TRUE(reads("runner_catch_up_seconds", 0)) << "nothing to catch up";
   ASSERT_TRUE(Await(
       [&] {
         runner.Read();
@@ -172,14 +172,14 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
                       "replay", "--id", "1", "--reason", "cured"})
                 .status,
             0);
-  ASSERT_TRUE(settled("replay_total", 1, R"(kind="dead_letter")"));
-  ASSERT_TRUE(settled("runner_parked_keys", 1));
-  ASSERT_TRUE(settled("runner_dead_letters_open", 0));
+  ASSERT_TRUE(reads("replay_total", 1, R"(kind="dead_letter")"));
+  ASSERT_TRUE(reads("runner_parked_keys", 1));
+  ASSERT_TRUE(reads("runner_dead_letters_open", 0));
   // The version that was missing comes: this runner releases what waits for it.
   pair_.source.Run("DELETE FROM catalog.video_outbox WHERE aggregate_id = '" + Pair::VideoId(9) +
                    "'");
   pair_.Enqueue(9, 2);
-  ASSERT_TRUE(settled("runner_released_total", 1));
+  ASSERT_TRUE(reads("runner_released_total", 1));
 
   Scrape publisher(pair_.publisher_url);
   const std::string table = R"(table="catalog.video_outbox")";

@@ -114,14 +114,14 @@ void FakeBusReceiver::Stop() {
 }
 
 void FakeBusReceiver::Acknowledge(std::vector<AckToken> tokens, Done done) {
-  Settle(std::move(tokens), std::move(done), true);
+  Finish(std::move(tokens), std::move(done), true);
 }
 
 void FakeBusReceiver::Release(std::vector<AckToken> tokens, Done done) {
-  Settle(std::move(tokens), std::move(done), false);
+  Finish(std::move(tokens), std::move(done), false);
 }
 
-void FakeBusReceiver::Settle(std::vector<AckToken> tokens, Done done, bool ack) {
+void FakeBusReceiver::Finish(std::vector<AckToken> tokens, Done done, bool ack) {
   {
     std::scoped_lock lock(bus_.mu_);
     for (const AckToken& token : tokens) in_hand_.erase(token.value());

@@ -43,7 +43,7 @@ class FakeBusReceiver : public pubsub::Receiver {
   friend class FakeBus;
   enum class Life { kNew, kRunning, kDraining, kStopped };
 
-  void Settle(std::vector<pubsub::AckToken> tokens, Done done, bool ack);
+  void Finish(std::vector<pubsub::AckToken> tokens, Done done, bool ack);
   bool HasRoom() const {
     int64_t bytes = 0;
     for (const auto& [token, size] : in_hand_) bytes += size;

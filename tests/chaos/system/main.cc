@@ -84,7 +84,7 @@ int Run(const Options& options) {
   std::fflush(stdout);
 
   Verdict verdict(world, ledger);
-  verdict.WaitUntilSettled(Millis(options.patience * 1000));
+  verdict.WaitUntilDone(Millis(options.patience * 1000));
   verdict.CheckData();
   world.publishers().Finish();
   world.runners().Finish();

@@ -159,14 +159,14 @@ std::string Storm::SafeTime() {
   if (!connection.ok()) return {};
   const auto generation = (*connection)->Execute(kGeneration);
   if (!generation.ok() || generation->empty()) return {};
-  if (generation->Int(0, 0) != std::exchange(generation_, generation->Int(0, 0))) settled_ = 0;
+  if (generation->Int(0, 0) != std::exchange(generation_, generation->Int(0, 0))) in_inbox_ = 0;
   const WallTime asked = Clock::System().Now() - std::chrono::seconds(8);
-  const std::vector<std::string> ids = ledger_.Ids(settled_, asked);
+  const std::vector<std::string> ids = ledger_.Ids(in_inbox_, asked);
   postgres::Array array;
   for (const std::string& id : ids) array.Add(std::string_view(id));
   const auto missing = (*connection)->Execute(kMissing, array, generation_);
   if (!missing.ok() || missing->Int(0, 0) > 0) return {};
-  settled_ += ids.size();
+  in_inbox_ += ids.size();
   // Pub/Sub's clock may be behind ours by the whole swing.
   return FormatTimestamp(asked - World::kClockSwing - std::chrono::seconds(1));
 }

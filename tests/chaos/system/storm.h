@@ -44,7 +44,7 @@ class Storm {
   std::unique_ptr<Child> reset_;
   SteadyTime reset_limit_;
   int resets_done_ = 0, resets_refused_ = 0;
-  size_t settled_ = 0;       // so many of the ledger's events are in the feed's inbox …
+  size_t in_inbox_ = 0;      // so many of the ledger's events are in the feed's inbox …
   int64_t generation_ = -1;  // … of this generation
 };
 

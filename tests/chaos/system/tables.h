@@ -4,23 +4,23 @@
 // what must never happen, at the moment it does.
 namespace lockstep::chaos {
 
-// In the source's database. A row that was published is settled: whoever marks it again acts
+// In the source's database. A row that was published is finished: whoever marks it again acts
 // without its lease.
 inline constexpr char kSourceTables[] = R"sql(
 CREATE SCHEMA audit;
 CREATE TABLE audit.violations (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what text NOT NULL,
                                at timestamptz NOT NULL DEFAULT clock_timestamp());
-CREATE FUNCTION audit.settled_twice() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION audit.marked_twice() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO audit.violations (what)
-  VALUES (format('%s version %s was settled at %s and again at %s by %s', OLD.aggregate_id, OLD.version,
+  VALUES (format('%s version %s was marked at %s and again at %s by %s', OLD.aggregate_id, OLD.version,
                  OLD.published_at, coalesce(NEW.published_at::text, 'no time'),
                  current_setting('application_name')));
   RETURN NULL;
 END $$;
-CREATE TRIGGER settled_twice AFTER UPDATE ON shop.outbox FOR EACH ROW
+CREATE TRIGGER marked_twice AFTER UPDATE ON shop.outbox FOR EACH ROW
   WHEN (OLD.published_at IS NOT NULL)
-  EXECUTE FUNCTION audit.settled_twice();
+  EXECUTE FUNCTION audit.marked_twice();
 )sql";
 
 // In the read models' database.

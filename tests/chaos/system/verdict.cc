@@ -139,7 +139,7 @@ bool Verdict::Look(Progress& progress) {
       (*source)->Execute("SELECT count(*) FROM shop.outbox WHERE published_at IS NULL");
   if (!waiting.ok()) return false;
   progress = {.unpublished = waiting->Int(0, 0)};
-  bool settled = progress.unpublished == 0;
+  bool done = progress.unpublished == 0;
   for (const auto& [name, ordered] : Groups()) {
     const auto counts = (*feed)->Execute(
         fmt::format("SELECT (SELECT count(*) FROM feed_state.inbox WHERE generation = {0}), "
@@ -147,15 +147,14 @@ bool Verdict::Look(Progress& progress) {
                     kGenerationOf),
         name);
     if (!counts.ok()) return false;
-    settled =
-        settled && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison();
+    done = done && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison();
     progress.seen += counts->Int(0, 0);
     progress.dead += counts->Int(0, 1);
   }
-  return settled;
+  return done;
 }
 
-void Verdict::WaitUntilSettled(Millis patience) {
+void Verdict::WaitUntilDone(Millis patience) {
   Progress last;
   SteadyTime moved = Clock::System().Steady();
   while (true) {
@@ -196,7 +195,7 @@ void Verdict::CheckOutbox() {
                        "SELECT aggregate_id || ' version ' || version FROM shop.outbox WHERE "
                        "published_at IS NULL OR dead_at IS NOT NULL OR lock_token IS NOT NULL")));
   CheckOrder(*source);
-  NoteNone("nobody settled a row without its lease",
+  NoteNone("nobody marked a row without its lease",
            Texts(Query(*source, "SELECT what FROM audit.violations ORDER BY id")));
 }
 

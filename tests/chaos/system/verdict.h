@@ -20,7 +20,7 @@ class Verdict {
 
   // Waits until every group has seen every event and every poison is where it belongs, as long as
   // something still moves.
-  void WaitUntilSettled(Millis patience);
+  void WaitUntilDone(Millis patience);
 
   // With the programs still running, then with all but Postgres gone.
   void CheckData();
