@@ -1,6 +1,6 @@
 -- The least rights on a service's state and on its read model. The roles are the user's own; these
 -- functions grant to them, and revoke_rights takes everything back. Their search_path is this schema, so
--- that current_schema() is the state that they speak of. Grant again after a migration that adds tables.
+-- that current_schema() is the state that they speak of. Grant again after a migration that adds tables or columns.
 
 -- The read model's tables, to a role that writes them.
 CREATE FUNCTION grant_read_model(role regrole, read_model regclass[], rights text) RETURNS void
