@@ -15,8 +15,7 @@
 #include "offsets/postgres_offset_provider.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "runner/message/event_parser.h"
-#include "runner/message/mapping.h"
+#include "runner/message/inbound.h"
 
 namespace lockstep::bench {
 namespace {
@@ -118,11 +117,10 @@ double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) 
   std::vector<runner::Inbound> items;
   items.reserve(events.size());
   for (size_t i = 0; i < events.size(); ++i) {
-    items.push_back(runner::EventParser::Parse({.message = events[i],
-                                                .message_id = MessageId(std::to_string(i)),
-                                                .publish_time = Clock::System().Now()},
-                                               Clock::System().Now()));
-    runner::MapEvent(*declared.projector, items.back());
+    const WallTime now = Clock::System().Now();
+    const pubsub::Delivery delivery{
+        .message = events[i], .message_id = MessageId(std::to_string(i)), .publish_time = now};
+    runner::MapEvent(*declared.projector, items.emplace_back(delivery, now));
   }
   const auto shares = Share(items, [](const runner::Inbound& item) { return item.ordering_key; });
   const auto start = Steady::now();

@@ -1,9 +1,8 @@
 #include "fuzz/fuzz_target.h"
 #include "platform/duration.h"
-#include "runner/message/event_parser.h"
+#include "runner/message/inbound.h"
 
 using lockstep::WallTime;
-using lockstep::runner::EventParser;
 using lockstep::runner::Inbound;
 
 namespace {
@@ -31,7 +30,7 @@ lockstep::pubsub::Delivery ToDelivery(std::string_view input) {
 
 // The attributes of a message: an event as docs/wire.md says, or poison with a reason.
 LOCKSTEP_FUZZ_TARGET(attributes) {
-  const Inbound inbound = EventParser::Parse(ToDelivery(input), WallTime());
+  const Inbound inbound(ToDelivery(input), WallTime());
   for (const auto& [name, value] : inbound.event.attributes) {
     LOCKSTEP_HOLDS(name.find('\0') == std::string::npos);
     LOCKSTEP_HOLDS(value.find('\0') == std::string::npos);

@@ -29,13 +29,14 @@ absl::Status ShadowFiller::Start() {
   options.checkpoints = false;
   ASSIGN_OR_RETURN(before_, inbox_.CountSince(connection_, name_, WallTime()));
   metrics_ = std::make_unique<MetricsRegistry>();
-  environment_.reset(new runner::GroupEnvironment{.database = parts_.database,
-                                                  .state_schema = parts_.state_schema,
-                                                  .instance = parts_.instance,
-                                                  .transport = parts_.transport,
-                                                  .metrics = *metrics_,
-                                                  .existing_only = true,
-                                                  .admission = this});
+  environment_.reset(new runner::GroupEnvironment{
+      .database = parts_.database,
+      .state_schema = parts_.state_schema,
+      .instance = parts_.instance,
+      .transport = parts_.transport,
+      .metrics = *metrics_,
+      .existing_only = true,
+      .admission = [this](auto& session, auto items) { return Admit(session, items); }});
   follow_ = 0;
   group_ = std::make_unique<runner::Group>(std::move(options), std::move(projector), *environment_);
   return group_->Start();

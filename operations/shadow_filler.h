@@ -8,17 +8,16 @@
 #include "operations/rebuild.h"
 #include "platform/metrics.h"
 #include "runner/group/group.h"
-#include "runner/lane/admission.h"
 
 namespace lockstep::operations {
 
 // The group that fills a rebuild's shadow slot, and what is known of its progress. On the rebuild's
 // thread; Admit alone is called on the lanes' threads.
-class ShadowFiller : public runner::Admission {
+class ShadowFiller {
  public:
   ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow& row,
                postgres::Connection& connection);
-  ~ShadowFiller() override { Stop(); }
+  ~ShadowFiller() { Stop(); }
 
   // A new start takes everything again.
   absl::Status Start();
@@ -26,8 +25,6 @@ class ShadowFiller : public runner::Admission {
 
   // From now on only what this generation has seen is applied.
   void FollowOnly(int generation) { follow_ = generation; }
-  std::vector<bool> Admit(postgres::Connection& connection,
-                          std::span<runner::Inbound* const> items) const override;
 
   // REQUIRES: started.
   int64_t done() const;
@@ -37,6 +34,9 @@ class ShadowFiller : public runner::Admission {
   absl::Status Halted() const;
 
  private:
+  std::vector<bool> Admit(postgres::Connection& connection,
+                          std::span<runner::Inbound* const> items) const;
+
   const Rebuild::Parts& parts_;
   const state::RebuildRow& row_;
   postgres::Connection& connection_;

@@ -25,6 +25,17 @@ state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoc
           .lag = std::max(lag, Millis(0))};
 }
 
+// Whether key_state follows every version of the group.
+bool TracksVersions(OnGap on_gap, const projections::Projector& projector) {
+  return on_gap == OnGap::kPark || (on_gap == OnGap::kDeclared && projector.MayPark());
+}
+
+absl::StatusOr<BatchResult> End(postgres::Transaction& transaction, BatchResult result) {
+  result.commit_began = Clock::System().Steady();
+  RETURN_IF_ERROR(result.rolled_back ? transaction.Rollback() : transaction.Commit());
+  return result;
+}
+
 }  // namespace
 
 Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
@@ -33,14 +44,19 @@ Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
     : group_(group),
       projector_(projector),
       offsets_(offsets),
-      rules_(rules),
-      key_rules_(rules.ForKeys(projector)),
+      on_gap_(rules.on_gap),
+      key_rules_{.track_versions = TracksVersions(rules.on_gap, projector),
+                 .park_on_poison = rules.on_poison == OnPoison::kPark},
       epochs_(schema, group),
       opening_(schema, key_rules_.track_versions),
       key_states_(schema),
       parking_(schema),
       dead_letters_(schema, group),
       slots_(schema, group) {}
+
+bool Batch::ParksOnGap(const projections::Event& event) const {
+  return on_gap_ == OnGap::kPark || (on_gap_ == OnGap::kDeclared && projector_.ParksOnGap(event));
+}
 
 absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
                                        const state::GroupEpoch& under, const LaneIdentity& lane,
@@ -71,18 +87,13 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   }
   run->Locked(std::move(answer.not_moved));
   RETURN_IF_ERROR(run->Finish(result));
-  if (result.rolled_back) {
-    RETURN_IF_ERROR(transaction.Rollback());
-    return result;
-  }
+  if (result.rolled_back) return End(transaction, std::move(result));
   const auto [first, last] = std::minmax_element(items.begin(), items.end(), Before);
   if (!under.first_publish_time || (*first)->publish_time < *under.first_publish_time) {
     RETURN_IF_ERROR(slots_.NoteFirst(transaction, under.slot, (*first)->publish_time));
   }
   RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, **last)));
-  result.commit_began = Clock::System().Steady();
-  RETURN_IF_ERROR(transaction.Commit());
-  return result;
+  return End(transaction, std::move(result));
 }
 
 absl::Status Batch::Confirm(postgres::Connection& connection,
@@ -103,13 +114,7 @@ absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
   const absl::Status finished = run.Finish(result);
   if (loaded != nullptr) *loaded = run.loaded();
   RETURN_IF_ERROR(finished);
-  if (result.rolled_back) {
-    RETURN_IF_ERROR(transaction.Rollback());
-    return result;
-  }
-  result.commit_began = Clock::System().Steady();
-  RETURN_IF_ERROR(transaction.Commit());
-  return result;
+  return End(transaction, std::move(result));
 }
 
 }  // namespace lockstep::runner

@@ -11,8 +11,7 @@
 #include "absl/status/statusor.h"
 #include "offsets/offset_provider.h"
 #include "projections/model/projector.h"
-#include "runner/batch/batch_rules.h"
-#include "runner/batch/fate.h"
+#include "runner/batch/key_plan.h"
 #include "runner/message/inbound.h"
 #include "state/events/dead_letters.h"
 #include "state/events/key_states.h"
@@ -22,6 +21,15 @@
 #include "state/groups/slots.h"
 
 namespace lockstep::runner {
+
+enum class OnPoison { kPark, kSkip };
+enum class OnGap { kDeclared, kPark, kApply };
+
+// How a group decides about order; see GroupOptions for the words of the configuration.
+struct BatchRules {
+  OnPoison on_poison = OnPoison::kPark;
+  OnGap on_gap = OnGap::kDeclared;
+};
 
 // A parked event that is to be written as dead when it is next loaded.
 struct MarkedDead {
@@ -109,12 +117,13 @@ class Batch {
  private:
   friend class BatchRun;
 
+  bool ParksOnGap(const projections::Event& event) const;
   absl::Status StillDead(postgres::Connection& connection, int64_t id, const Poison& poison) const;
 
   const ConsumerGroup group_;
   const projections::Projector& projector_;
   offsets::OffsetProvider& offsets_;
-  const BatchRules rules_;
+  const OnGap on_gap_;
   const KeyRules key_rules_;
   const state::Epochs epochs_;
   const state::Opening opening_;

@@ -3,7 +3,6 @@
 
 #include "platform/status.h"
 #include "runner/batch/batch_run.h"
-#include "runner/message/mapping.h"
 
 namespace lockstep::runner {
 
@@ -20,8 +19,7 @@ void BatchRun::Plan(Key& key) const {
     const projections::Event& event = entry.item->event;
     items.push_back({.version = event.version,
                      .poison = entry.blocks(),
-                     .parks_on_gap = !entry.item->poison &&
-                                     batch_.rules_.ParksOnGap(batch_.projector_, event)});
+                     .parks_on_gap = !entry.item->poison && batch_.ParksOnGap(event)});
   }
   key.next = PlanKey(key.row, items, batch_.key_rules_);
   for (size_t i = 0; i < items.size(); ++i) key.entries[i].fate = items[i].fate;

@@ -8,7 +8,6 @@
 #include "postgres/connection.h"
 #include "postgres/sql_error.h"
 #include "runner/batch/batch_run.h"
-#include "runner/message/mapping.h"
 
 namespace lockstep::runner {
 

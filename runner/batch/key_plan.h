@@ -2,13 +2,36 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
-#include "runner/batch/fate.h"
 #include "state/events/key_states.h"
 
 namespace lockstep::runner {
 
 using state::KeyRow;
+
+// What becomes of an event. PlanKey decides whether it waits, is applied or dies; the inbox finds
+// the duplicates; the projector's answer tells the superseded and the ignored from the applied.
+enum class Fate {
+  kWaitsForPredecessor,  // parked: a version before it is missing
+  kWaitsForDeadLetter,   // parked: a version before it is dead
+  kApplied,
+  kSuperseded,  // every table had a newer version already
+  kIgnored,     // by declaration
+  kDuplicate,   // came before
+  kDead,
+  kDeadAndBlocking,  // later versions wait for it
+};
+constexpr std::string_view Name(Fate fate) {
+  constexpr std::string_view kNames[] = {"parked",  "parked",    "applied", "superseded",
+                                         "ignored", "duplicate", "dead",    "dead"};
+  return kNames[static_cast<size_t>(fate)];
+}
+
+constexpr bool Waits(Fate fate) {
+  return fate == Fate::kWaitsForPredecessor || fate == Fate::kWaitsForDeadLetter;
+}
+constexpr bool Dies(Fate fate) { return fate == Fate::kDead || fate == Fate::kDeadAndBlocking; }
 
 // One event of the aggregate: what is known of it, and what PlanKey decides: kApplied stands for
 // "to be applied".

@@ -4,8 +4,8 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
-#include "runner/seek/epoch_log.h"
 #include "runner/status/health.h"
+#include "state/groups/audit.h"
 
 namespace lockstep::runner {
 
@@ -13,12 +13,14 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
              const GroupEnvironment& environment)
     : context_(std::move(options), std::move(projector), environment),
       instances_(context_.schema, context_.epochs.group()),
-      start_(context_),
       checkpoints_(context_.schema, context_.epochs, environment.transport.admin(),
                    {.enabled = context_.options.checkpoints,
                     .every = context_.options.checkpoint_every,
                     .keep = context_.options.checkpoint_keep}),
-      connections_(context_.connection(), context_.options.name) {}
+      connections_(context_.connection(), context_.options.name),
+      status_{.name = context_.options.name,
+              .subscription = context_.options.subscription,
+              .file = context_.options.file} {}
 
 Group::~Group() { Stop(); }
 
@@ -28,16 +30,12 @@ absl::Status Group::Start() {
 
 void Group::Stop() {
   thread_.RequestStop();
-  std::shared_ptr<Session> session;
-  {
-    std::lock_guard lock(mu_);
-    session = session_;
-  }
-  if (session) session->Close();  // the group's thread may be busy with a checkpoint
+  // The group's thread may be busy with a checkpoint.
+  if (const auto under_way = session()) under_way->Close();
   thread_.Stop();
 }
 
-void Group::Reconfigure(const GroupOptions& fresh) {
+void Group::Reconfigure(const FollowedOptions& fresh) {
   std::lock_guard lock(mu_);
   fresh_options_ = fresh;
 }
@@ -51,37 +49,39 @@ bool Group::HasFreshOptions() const {
 void Group::FollowOptions() {
   std::lock_guard lock(mu_);
   if (!fresh_options_) return;
-  context_.options.max_batch = fresh_options_->max_batch;
-  context_.options.max_batch_bytes = fresh_options_->max_batch_bytes;
-  context_.options.max_outstanding_messages = fresh_options_->max_outstanding_messages;
-  context_.options.max_outstanding_bytes = fresh_options_->max_outstanding_bytes;
-  context_.options.linger = fresh_options_->linger;
-  context_.options.max_attempts = fresh_options_->max_attempts;
-  context_.options.transient_tries = fresh_options_->transient_tries;
-  context_.options.inbox_retention = fresh_options_->inbox_retention;
-  context_.options.force_inbox_retention = fresh_options_->force_inbox_retention;
+  static_cast<FollowedOptions&>(context_.options) = *fresh_options_;
   fresh_options_.reset();
+}
+
+std::shared_ptr<Session> Group::session() const {
+  std::lock_guard lock(mu_);
+  return session_;
+}
+
+void Group::SetSession(std::shared_ptr<Session> session) {
+  std::lock_guard lock(mu_);
+  session_ = std::move(session);
+  if (session_) inbox_retention_ = context_.options.inbox_retention;
 }
 
 void Group::NoteTurn() {
   std::lock_guard lock(mu_);
-  last_turn_ = Clock::System().Now();
+  status_.last_turn = Clock::System().Now();
 }
 
 void Group::NoteDatabase(const absl::Status& answer) {
   std::lock_guard lock(mu_);
-  database_error_ = answer.ok() ? "" : std::string(MessageOf(answer));
-  if (answer.ok()) database_ok_ = Clock::System().Now();
+  status_.database_error = MessageOf(answer);  // empty when it is OK
+  if (answer.ok()) status_.database_ok = Clock::System().Now();
 }
 
 void Group::SetState(GroupState state, const std::string& reason) {
   {
     std::lock_guard lock(mu_);
-    if (state_ == state && reason_ == reason) return;
-    state_ = state;
-    reason_ = reason;
+    if (status_.state == state && status_.reason == reason) return;
+    status_.state = state;
+    status_.reason = reason;
   }
-  context_.metrics.Halted(state == GroupState::kHalted);
   if (state == GroupState::kHalted) {
     log::Error("the group has halted", {{"group", context_.options.name}, {"reason", reason}});
   } else if (state == GroupState::kWaiting) {
@@ -105,12 +105,12 @@ void Group::Run() {
       continue;
     }
     ReadyToRun ready;
-    const auto obstacle = start_.Prepare(**connection, ready);
+    const absl::Status prepared = MakeReady(context_, **connection, ready);
     if (ready.under.epoch != 0) SetUnder(**connection, ready.under);
-    if (obstacle) {
-      Wait(*obstacle);
+    if (prepared.ok()) {
+      RunSession(ready);
     } else {
-      RunSession(std::move(ready));
+      Wait(prepared);
     }
   }
   while (!stop.stop_requested() && !SleepUnlessStopped(stop, context_.environment.retry_halt)) {
@@ -122,16 +122,17 @@ void Group::Run() {
   SetState(GroupState::kStopped, "");
 }
 
-void Group::Wait(const Obstacle& obstacle) {
-  SetState(obstacle.halts ? GroupState::kHalted : GroupState::kWaiting, obstacle.reason);
+void Group::Wait(const absl::Status& obstacle) {
+  const bool passes = absl::IsUnavailable(obstacle);
+  SetState(passes ? GroupState::kWaiting : GroupState::kHalted, std::string(MessageOf(obstacle)));
   TellThatItWaits();
   SleepUnlessStopped(thread_.stop_token(),
-                     obstacle.halts ? context_.environment.retry_halt : context_.environment.poll);
+                     passes ? context_.environment.poll : context_.environment.retry_halt);
 }
 
 // So that `lockstepctl lag` tells a group that halts or waits from one that nobody runs.
 void Group::TellThatItWaits() {
-  if (under_.epoch == 0) return;
+  if (status_.epoch == 0) return;
   const auto connection = connections_.Try();
   if (!connection.ok()) return;
   instances_
@@ -139,23 +140,31 @@ void Group::TellThatItWaits() {
       .IgnoreError();
 }
 
-// Whoever noticed it first, a lane or this loop: a new epoch is told here.
+// Whoever noticed it first, a lane or this loop: a new epoch is told here, with who began it, why,
+// from where to where, as the audit has it.
 void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& under) {
-  if (under_.epoch != 0 && under_.epoch != under.epoch) {
-    LogEpochChange(connection, context_.schema, context_.options.name, under.epoch);
+  if (status_.epoch != 0 && status_.epoch != under.epoch) {
+    const auto rows = state::Audit(context_.schema, context_.epochs.group()).Newest(connection, 1);
+    const auto text = [&](std::string_view column) {
+      return rows.ok() && !rows->empty() ? (*rows)[0].String(column) : std::string();
+    };
+    log::Info("the epoch has changed", {{"group", context_.options.name},
+                                        {"epoch", under.epoch},
+                                        log::IfAny("action", text("action")),
+                                        log::IfAny("operator", text("operator")),
+                                        log::IfAny("reason", text("reason")),
+                                        log::IfAny("old", text("old")),
+                                        log::IfAny("new", text("new"))});
   }
   std::lock_guard lock(mu_);
-  under_ = under;
+  status_.epoch = under.epoch;
+  status_.generation = under.generation;
+  status_.slot = under.slot;
 }
 
-void Group::RunSession(ReadyToRun ready) {
+void Group::RunSession(const ReadyToRun& ready) {
   const auto session = std::make_shared<Session>(context_, ready.under);
-  {
-    std::lock_guard lock(mu_);
-    session_ = session;
-    under_ = ready.under;
-    inbox_retention_ = context_.options.inbox_retention;
-  }
+  SetSession(session);
   std::optional<WorkEnd> end;
   const int64_t before = context_.metrics.handled();
   const absl::Status started = session->Start(ready.release);
@@ -166,21 +175,17 @@ void Group::RunSession(ReadyToRun ready) {
       if (EpochChanged(ready.under, before, *session) || HasFreshOptions()) break;
       end = session->WaitFor(context_.environment.poll, thread_.stop_token());
       NoteTurn();
-      context_.metrics.Refresh(Clock::System().Now());
     }
   }
   const bool finish = thread_.stopping() || HasFreshOptions();
   session->Stop(finish ? context_.environment.drain : Millis(0));
-  {
-    std::lock_guard lock(mu_);
-    session_ = nullptr;
-  }
-  if (!started.ok()) return Wait({false, std::string(MessageOf(started))});
+  SetSession(nullptr);
+  if (!started.ok()) return Wait(absl::UnavailableError(started.message()));
   if (thread_.stopping()) return;
   // Whatever else ended the session, or was in another lane's way.
   for_good_ = context_.budget.exceeded();
-  if (for_good_) return Wait({true, context_.budget.Reason()});
-  if (end == WorkEnd::kHalted) Wait({true, session->halt_reason()});
+  if (for_good_) return Wait(absl::FailedPreconditionError(context_.budget.Reason()));
+  if (end == WorkEnd::kHalted) Wait(absl::FailedPreconditionError(session->halt_reason()));
 }
 
 // A fault of the connection says nothing about the epoch: the lanes see to that themselves.
@@ -219,15 +224,15 @@ state::InstanceReport Group::Report(int64_t before) {
   const GroupStatus now = status();
   const WallTime at = Clock::System().Now();
   const HonestLag lag = LagOf(now, at, context_.environment.health);
-  state::InstanceReport report{.epoch = under_.epoch,
+  state::InstanceReport report{.epoch = now.epoch,
                                .lanes = context_.options.lanes,
                                .handled = context_.metrics.handled() - before,
-                               .queued = InHand(now),
+                               .queued = now.in_hand(),
                                .lag = lag.lag,
                                .lag_basis = lag.basis,
                                .state = StateWord(now, lag.lag, at, context_.environment.health)};
   for (const LaneStatus& lane : now.lanes) {
-    if (!HasWork(lane)) report.idle_lanes.push_back(lane.lane);
+    if (lane.in_hand() == 0) report.idle_lanes.push_back(lane.lane);
   }
   if (now.last_commit == WallTime()) return report;
   const auto millis = [](double seconds) { return Millis(static_cast<int64_t>(seconds * 1000)); };
@@ -238,35 +243,18 @@ state::InstanceReport Group::Report(int64_t before) {
 }
 
 GroupStatus Group::status() const {
-  GroupStatus status{.name = context_.options.name,
-                     .subscription = context_.options.subscription,
-                     .file = context_.options.file};
-  std::shared_ptr<Session> session;
-  {
-    std::lock_guard lock(mu_);
-    status.state = state_;
-    status.reason = reason_;
-    status.epoch = under_.epoch;
-    status.generation = under_.generation;
-    status.slot = under_.slot;
-    status.last_turn = last_turn_;
-    status.database_ok = database_ok_;
-    status.database_error = database_error_;
-    session = session_;
-  }
-  status.last_commit = context_.metrics.last_commit();
-  status.last_heartbeat = context_.metrics.last_heartbeat();
-  status.lag = context_.metrics.lag();
-  status.stages = context_.metrics.stages();
-  status.counts = context_.metrics.counts();
+  std::unique_lock lock(mu_);
+  GroupStatus status = status_;
+  const std::shared_ptr<Session> session = session_;
+  lock.unlock();
+  context_.metrics.Fill(status);
   if (session) {
     status.stream = session->stream_state();
     status.lanes = session->lanes();
   }
-  const bool caught_up = status.ready() && InHand(status) == 0;
-  std::lock_guard lock(mu_);
-  if (caught_up) caught_up_ = Clock::System().Now();
-  status.caught_up = caught_up_;
+  lock.lock();
+  if (status.ready() && status.in_hand() == 0) status_.caught_up = Clock::System().Now();
+  status.caught_up = status_.caught_up;
   return status;
 }
 
@@ -276,12 +264,8 @@ Millis Group::inbox_retention() const {
 }
 
 bool Group::DrainedFor(Millis quiet) const {
-  std::shared_ptr<Session> session;
-  {
-    std::lock_guard lock(mu_);
-    session = session_;
-  }
-  return session && session->connected() && session->idle() && session->quiet() >= quiet;
+  const auto under_way = session();
+  return under_way && under_way->DrainedFor(quiet);
 }
 
 }  // namespace lockstep::runner

@@ -28,9 +28,8 @@ class Group : public Service {
   absl::Status Start() override;
   void Stop() override;
 
-  // Takes batch sizes, limits, tries, linger and retention from `fresh`, from the next round on:
-  // what is in hand is finished first. Everything else in it is left alone. From any thread.
-  void Reconfigure(const GroupOptions& fresh);
+  // Follows `fresh` from the next round on: what is in hand is finished first. From any thread.
+  void Reconfigure(const FollowedOptions& fresh);
 
   GroupStatus status() const;
   // Connected, nothing in hand, and nothing came for so long: what --once waits for.
@@ -42,39 +41,39 @@ class Group : public Service {
 
  private:
   void Run();
-  void RunSession(ReadyToRun ready);
+  void RunSession(const ReadyToRun& ready);
   bool EpochChanged(const state::GroupEpoch& under, int64_t before, Session& session);
   void ReleaseWhatWasLeft(postgres::Connection& connection, const state::GroupEpoch& under,
                           Session& session);
   state::InstanceReport Report(int64_t before);
   void FollowOptions();
   bool HasFreshOptions() const;
+  std::shared_ptr<Session> session() const;
+  void SetSession(std::shared_ptr<Session> session);
   void SetUnder(postgres::Connection& connection, const state::GroupEpoch& under);
   void NoteTurn();
   void NoteDatabase(const absl::Status& answer);
   void SetState(GroupState state, const std::string& reason);
-  void Wait(const Obstacle& obstacle);
+  // UNAVAILABLE passes by itself; everything else halts the group.
+  void Wait(const absl::Status& obstacle);
   void TellThatItWaits();
 
   GroupContext context_;
   const state::Instances instances_;
-  GroupStart start_;
   CheckpointTaker checkpoints_;
   ConnectionSource connections_;
 
   mutable std::mutex mu_;
-  GroupState state_ = GroupState::kStarting;
-  std::string reason_;
-  state::GroupEpoch under_;  // written by the group's thread
+  // As far as the group's thread, which alone writes it, knows it. (Of caught_up whoever asks for
+  // the status takes note.)
+  mutable GroupStatus status_;
   Millis inbox_retention_{0};
   std::shared_ptr<Session> session_;  // shared with status(), which may look while it ends
-  bool for_good_ = false;             // halted until a restart
+  std::optional<FollowedOptions> fresh_options_;
+
+  // The group's thread's own.
+  bool for_good_ = false;  // halted until a restart
   SteadyTime next_look_for_left_;
-  std::optional<GroupOptions> fresh_options_;
-  WallTime last_turn_;
-  WallTime database_ok_;
-  std::string database_error_;
-  mutable WallTime caught_up_;  // noted by whoever asks for the status
 
   ServiceThread thread_;
 };

@@ -45,7 +45,7 @@ Session::~Session() { Stop(Millis(0)); }
 
 absl::Status Session::Start(const std::vector<std::string>& release) {
   Release(release);
-  for (const auto& lane : lanes_) lane->Start();
+  for (const auto& lane : lanes_) RETURN_IF_ERROR(lane->Start());
   return receiver_->Start();
 }
 
@@ -176,11 +176,6 @@ std::string Session::stream_state() const {
   return stream_state_;
 }
 
-bool Session::connected() const {
-  std::lock_guard lock(mu_);
-  return stream_state_.empty();
-}
-
 int64_t Session::InHand() const {
   int64_t sum = 0;
   for (const auto& lane : lanes_) sum += lane->in_hand();
@@ -191,10 +186,9 @@ bool Session::releasing() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->releasing(); });
 }
 
-bool Session::idle() const { return InHand() == 0 && !releasing(); }
-
-Millis Session::quiet() const {
-  return std::chrono::duration_cast<Millis>(Clock::System().Steady() - last_delivery_.load());
+bool Session::DrainedFor(Millis quiet) const {
+  return stream_state().empty() && InHand() == 0 && !releasing() &&
+         Clock::System().Steady() - last_delivery_.load() >= quiet;
 }
 
 std::vector<LaneStatus> Session::lanes() const {

@@ -39,10 +39,8 @@ class Session : private pubsub::DeliverySink, private LaneOwner {
 
   std::string halt_reason() const;
   std::string stream_state() const;  // empty when there is a stream
-  bool connected() const;
-  // Nothing in hand; and for how long nothing has come.
-  bool idle() const;
-  Millis quiet() const;
+  // Connected, nothing in hand, and nothing came for so long.
+  bool DrainedFor(Millis quiet) const;
   std::vector<LaneStatus> lanes() const;
 
  private:

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "offsets/offset_provider.h"
 #include "platform/metrics.h"
@@ -18,7 +21,11 @@
 
 namespace lockstep::runner {
 
-class Admission;
+// Decides which messages may be applied now. The others are held, unacked, until the session ends,
+// and given back then. A rebuild uses it to bring its shadow level with the live slot. Called on
+// the lanes' threads with the lane's connection.
+using Admission = std::function<std::vector<bool>(postgres::Connection& connection,
+                                                  std::span<Inbound* const> items)>;
 
 // What all groups of a process share; outlives them.
 struct GroupEnvironment {
@@ -33,7 +40,7 @@ struct GroupEnvironment {
   Millis look_for_left{30'000};  // how often it looks for parked events that a gone runner left due
   HealthOptions health{};
   bool existing_only = false;  // a group is never made by its start: somebody else made it
-  const Admission* admission = nullptr;        // null = everything is applied as it comes
+  Admission admission{};       // none = everything is applied as it comes
   offsets::OffsetProvider* offsets = nullptr;  // null = in the state schema
   SeekHooks seek_hooks{};                      // for tests
 };

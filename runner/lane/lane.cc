@@ -2,14 +2,41 @@
 
 #include <utility>
 
-#include "platform/daemon/service_thread.h"
-#include "runner/lane/admission.h"
-#include "runner/lane/intake.h"
-
 namespace lockstep::runner {
 namespace {
 
 constexpr Millis kHeldLook{20};
+constexpr char kHeartbeat[] = "lockstep_heartbeat";
+
+// Not an event that has an attribute of that name: it would be acked unapplied.
+bool IsHeartbeat(const pubsub::Message& message) {
+  return message.attributes.contains(kHeartbeat) && !message.attributes.contains("event_id");
+}
+
+// The messages of one batch, sorted by what is to be done with them.
+struct Prepared {
+  std::vector<Inbound> events;                // to be applied, or poison
+  std::vector<pubsub::AckToken> to_ack_only;  // heartbeats, and what was published before a Seek
+};
+
+// Turns deliveries into events: parses, decodes, maps. With several lanes one decodes while another
+// waits for its commit.
+Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries, GroupContext& group,
+                 const state::GroupEpoch& under) {
+  Prepared prepared;
+  prepared.events.reserve(deliveries.size());
+  for (auto& [delivery, received_at, bytes] : deliveries) {
+    const bool heartbeat = IsHeartbeat(delivery.message);
+    if (heartbeat) group.metrics.Heartbeat(delivery.publish_time);
+    if (heartbeat || (under.skip_before && delivery.publish_time < *under.skip_before)) {
+      prepared.to_ack_only.push_back(std::move(delivery.token));
+      continue;
+    }
+    Inbound& item = prepared.events.emplace_back(std::move(delivery), received_at);
+    if (!item.poison) MapEvent(*group.projector, item);
+  }
+  return prepared;
+}
 
 }  // namespace
 
@@ -34,8 +61,8 @@ Lane::~Lane() {
   Join();
 }
 
-void Lane::Start() {
-  thread_ = std::thread([this] { Run(); });
+absl::Status Lane::Start() {
+  return thread_.Start([this] { Run(); });
 }
 
 // What arrives after the lane was given up goes back at once: the receiver still listens.
@@ -43,37 +70,22 @@ void Lane::Push(std::vector<LaneQueue::Waiting> deliveries) {
   acks_.GiveBack(queue_.Push(std::move(deliveries)));
 }
 
-void Lane::Release(std::vector<std::string> keys) {
-  due_ += static_cast<int64_t>(keys.size());
-  queue_.Release(std::move(keys));
-}
-
 void Lane::Drop(const std::vector<pubsub::AckToken>& lost) {
   acks_.GiveBack(queue_.DropKeysOf(lost));
 }
 
-void Lane::Close() {
-  closing_ = true;
-  queue_.Close();
-}
-
 void Lane::GiveUp() {
-  give_up_.request_stop();
+  thread_.RequestStop();
   acks_.GiveBack(queue_.Abandon());
-}
-
-void Lane::Join() {
-  if (thread_.joinable()) thread_.join();
 }
 
 void Lane::Run() {
   const GroupOptions& options = group_.options;
   FailurePolicy policy(group_.batch, connections_, under_, {group_.environment.instance, index_},
-                       options, group_.budget, recorder_, give_up_.get_token());
+                       options, group_.budget, recorder_, thread_.stop_token());
   WorkEnd end = WorkEnd::kDone;
   while (end == WorkEnd::kDone) {
-    if (!held_.empty() && queue_.size() == 0 && !closing_ &&
-        !SleepUnlessStopped(give_up_.get_token(), kHeldLook)) {
+    if (!held_.empty() && queue_.idle() && !SleepUnlessStopped(thread_.stop_token(), kHeldLook)) {
       end = Work({}, policy);  // they may be admitted by now
       continue;
     }
@@ -81,28 +93,19 @@ void Lane::Run() {
     if (!queue_.Await()) break;
     if (const auto due = queue_.TakeDue(); !due.empty()) {
       end = policy.Release(due);
-      due_ -= static_cast<int64_t>(due.size());
+      queue_.Done();
       continue;
     }
     auto deliveries = queue_.Take(options.max_batch, options.max_batch_bytes,
                                   Gathering::For(options, owner_.InHand()));
     if (deliveries.empty()) continue;  // they were lost while they gathered
-    NoteBatch(deliveries);
     end = Work(std::move(deliveries), policy);
-    NoteBatch({});
+    queue_.Done();
   }
   for (Inbound& item : held_) acks_.GiveBack({std::exchange(item.token, {})});
   if (connections_.refused()) end = WorkEnd::kStaleEpoch;  // the group looks into it
   done_ = true;
   owner_.OnLaneEnded(end, policy.halt_reason());
-}
-
-void Lane::NoteBatch(const std::vector<LaneQueue::Waiting>& deliveries) {
-  in_batch_ = static_cast<int64_t>(deliveries.size());
-  std::lock_guard lock(mu_);
-  batch_oldest_.reset();
-  if (deliveries.empty()) return;
-  batch_oldest_ = {deliveries.front().delivery.publish_time, deliveries.front().received_at};
 }
 
 WorkEnd Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy) {
@@ -125,7 +128,7 @@ WorkEnd Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& po
 void Lane::Hold(std::vector<Inbound*>& items) {
   const auto connection = connections_.Try();
   if (!connection.ok()) return;  // nothing can be applied either
-  const std::vector<bool> admitted = group_.environment.admission->Admit(**connection, items);
+  const std::vector<bool> admitted = group_.environment.admission(**connection, items);
   size_t kept = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     if (admitted[i]) {
@@ -141,7 +144,7 @@ void Lane::Hold(std::vector<Inbound*>& items) {
 WorkEnd Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
   if (tokens.empty()) return WorkEnd::kDone;
   // Waits for a database that is down: given back, they would come again at once.
-  postgres::Connection* const connection = connections_.Get(give_up_.get_token());
+  postgres::Connection* const connection = connections_.Get(thread_.stop_token());
   const SteadyTime asked = Clock::System().Steady();
   const absl::Status current = connection != nullptr ? group_.batch.Confirm(*connection, under_)
                                                      : absl::CancelledError("the lane ends");
@@ -154,16 +157,8 @@ WorkEnd Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
 }
 
 LaneStatus Lane::status() const {
-  LaneStatus status{
-      .lane = index_, .queued = static_cast<int64_t>(queue_.size()), .in_batch = in_batch_};
-  const auto waiting = queue_.oldest();
-  recorder_.Fill(status);
-  std::lock_guard lock(mu_);
-  // What is being written came before what waits.
-  if (const auto& oldest = batch_oldest_ ? batch_oldest_ : waiting) {
-    status.oldest_published = oldest->published;
-    status.oldest_received = oldest->received;
-  }
+  LaneStatus status = recorder_.status();
+  queue_.Fill(status);
   return status;
 }
 

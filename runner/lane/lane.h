@@ -1,20 +1,14 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
-#include <optional>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "platform/daemon/service_thread.h"
 #include "runner/lane/ack_stage.h"
 #include "runner/lane/connection_source.h"
-#include "runner/lane/failure_policy.h"
-#include "runner/lane/group_context.h"
 #include "runner/lane/lane_queue.h"
 #include "runner/lane/lane_recorder.h"
-#include "runner/status/group_status.h"
 
 namespace lockstep::runner {
 
@@ -38,18 +32,18 @@ class Lane {
        LaneOwner& owner);
   ~Lane();
 
-  void Start();
+  absl::Status Start();
   // Aggregates with parked events that are due: they are worked off first.
-  void Release(std::vector<std::string> keys);
+  void Release(std::vector<std::string> keys) { queue_.Release(std::move(keys)); }
   void Push(std::vector<LaneQueue::Waiting> deliveries);
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
   void Drop(const std::vector<pubsub::AckToken>& lost);
 
-  void Close();   // finish what is in hand
-  void GiveUp();  // give back what waits, end the retries
-  void Join();
-  int64_t in_hand() const { return static_cast<int64_t>(queue_.size()) + in_batch_; }
-  bool releasing() const { return due_ > 0; }
+  void Close() { queue_.Close(); }  // finish what is in hand
+  void GiveUp();                    // give back what waits, end the retries
+  void Join() { thread_.Stop(); }
+  int64_t in_hand() const { return queue_.in_hand(); }
+  bool releasing() const { return queue_.releasing(); }
   bool done() const { return done_; }
   int backend_pid() const { return connections_.backend_pid(); }
 
@@ -57,7 +51,6 @@ class Lane {
 
  private:
   void Run();
-  void NoteBatch(const std::vector<LaneQueue::Waiting>& deliveries);
   WorkEnd Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
   void Hold(std::vector<Inbound*>& items);
   WorkEnd AckUnapplied(std::vector<pubsub::AckToken> tokens);
@@ -69,18 +62,10 @@ class Lane {
   LaneOwner& owner_;
   LaneRecorder recorder_;
   LaneQueue queue_;
-  std::stop_source give_up_;
   ConnectionSource connections_;
   std::vector<Inbound> held_;  // not admitted; the lane's thread's own
-  std::atomic<int64_t> in_batch_{0};
-  std::atomic<int64_t> due_{0};  // aggregates to release, the one at hand included
-  std::atomic<bool> closing_{false};
   std::atomic<bool> done_{false};
-
-  mutable std::mutex mu_;
-  std::optional<LaneQueue::Times> batch_oldest_;  // of the transaction under way
-
-  std::thread thread_;
+  ServiceThread thread_;  // last: it uses the rest
 };
 
 }  // namespace lockstep::runner

@@ -39,11 +39,9 @@ std::vector<pubsub::AckToken> LaneQueue::Push(std::vector<Waiting> waiting) {
 }
 
 void LaneQueue::Release(std::vector<std::string> keys) {
-  {
-    std::lock_guard lock(mu_);
-    if (abandoned_) return;
-    std::move(keys.begin(), keys.end(), std::back_inserter(due_));
-  }
+  std::lock_guard lock(mu_);
+  if (abandoned_) return;
+  std::move(keys.begin(), keys.end(), std::back_inserter(due_));
   changed_.notify_one();
 }
 
@@ -55,6 +53,7 @@ bool LaneQueue::Await() {
 
 std::vector<std::string> LaneQueue::TakeDue() {
   std::lock_guard lock(mu_);
+  due_taken_ = !due_.empty();
   return std::exchange(due_, {});
 }
 
@@ -66,6 +65,7 @@ std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_by
       return closed_ || waiting_.size() >= static_cast<size_t>(gathering.enough);
     });
   }
+  taken_oldest_ = OldestWaiting();
   std::vector<Waiting> taken;
   int64_t bytes = 0;
   while (!waiting_.empty() && taken.size() < static_cast<size_t>(max_messages)) {
@@ -74,7 +74,14 @@ std::vector<LaneQueue::Waiting> LaneQueue::Take(int max_messages, int64_t max_by
     taken.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+  taken_ = static_cast<int64_t>(taken.size());
   return taken;
+}
+
+void LaneQueue::Done() {
+  std::lock_guard lock(mu_);
+  due_taken_ = false;
+  taken_ = 0;
 }
 
 std::vector<pubsub::AckToken> LaneQueue::DropKeysOf(const std::vector<pubsub::AckToken>& lost) {
@@ -102,34 +109,47 @@ std::vector<pubsub::AckToken> LaneQueue::DropKeysOf(const std::vector<pubsub::Ac
 }
 
 void LaneQueue::Close() {
-  {
-    std::lock_guard lock(mu_);
-    closed_ = true;
-  }
+  std::lock_guard lock(mu_);
+  closed_ = true;
   changed_.notify_all();
 }
 
 std::vector<pubsub::AckToken> LaneQueue::Abandon() {
-  std::deque<Waiting> rest;
-  {
-    std::lock_guard lock(mu_);
-    closed_ = abandoned_ = true;
-    rest.swap(waiting_);
-    due_.clear();
-  }
+  std::lock_guard lock(mu_);
+  closed_ = abandoned_ = true;
+  due_.clear();
   changed_.notify_all();
-  return TokensOf(std::move(rest));
+  return TokensOf(std::exchange(waiting_, {}));
 }
 
-std::optional<LaneQueue::Times> LaneQueue::oldest() const {
+bool LaneQueue::idle() const {
   std::lock_guard lock(mu_);
-  if (waiting_.empty()) return std::nullopt;
-  return Times{waiting_.front().delivery.publish_time, waiting_.front().received_at};
+  return waiting_.empty() && !closed_;
 }
 
-size_t LaneQueue::size() const {
+int64_t LaneQueue::in_hand() const {
   std::lock_guard lock(mu_);
-  return waiting_.size();
+  return static_cast<int64_t>(waiting_.size()) + taken_;
+}
+
+bool LaneQueue::releasing() const {
+  std::lock_guard lock(mu_);
+  return due_taken_ || !due_.empty();
+}
+
+void LaneQueue::Fill(LaneStatus& status) const {
+  std::lock_guard lock(mu_);
+  status.queued = static_cast<int64_t>(waiting_.size());
+  status.in_batch = taken_;
+  // What is being written came before what waits.
+  const Times oldest = taken_ > 0 ? taken_oldest_ : OldestWaiting();
+  status.oldest_published = oldest.published;
+  status.oldest_received = oldest.received;
+}
+
+LaneQueue::Times LaneQueue::OldestWaiting() const {
+  if (waiting_.empty()) return {};
+  return {waiting_.front().delivery.publish_time, waiting_.front().received_at};
 }
 
 }  // namespace lockstep::runner

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "platform/clock.h"
 #include "pubsub/message.h"
 #include "runner/options/group_options.h"
+#include "runner/status/group_status.h"
 
 namespace lockstep::runner {
 
@@ -47,6 +47,8 @@ class LaneQueue {
   // Takes what has queued, within the limits, and lets it gather before. Empty when there is
   // nothing, or no longer: leases may be lost while it gathers.
   std::vector<Waiting> Take(int max_messages, int64_t max_bytes, const Gathering& gathering);
+  // What was taken, messages or keys, is worked off.
+  void Done();
 
   // Takes out every waiting message of the keys that these tokens belong to.
   std::vector<pubsub::AckToken> DropKeysOf(const std::vector<pubsub::AckToken>& lost);
@@ -56,19 +58,26 @@ class LaneQueue {
   // Takes out everything that waits, closes, and takes nothing any more.
   std::vector<pubsub::AckToken> Abandon();
 
-  size_t size() const;
-  // When the oldest that waits was published and received; nothing when nothing waits.
-  struct Times {
-    WallTime published;
-    WallTime received;
-  };
-  std::optional<Times> oldest() const;
+  // No message waits, and more may come.
+  bool idle() const;
+  int64_t in_hand() const;  // messages that wait or were taken
+  bool releasing() const;   // the same of keys
+  // What waits, what was taken, and when the oldest of it was published and received.
+  void Fill(LaneStatus& status) const;
 
  private:
+  struct Times {
+    WallTime published, received;
+  };
+  Times OldestWaiting() const;
+
   mutable std::mutex mu_;
   std::condition_variable changed_;
   std::deque<Waiting> waiting_;
   std::vector<std::string> due_;
+  bool due_taken_ = false;
+  int64_t taken_ = 0;   // messages of the batch under way …
+  Times taken_oldest_;  // … and of its first one
   bool closed_ = false;
   bool abandoned_ = false;
 };

@@ -80,20 +80,28 @@ TEST(LaneQueue, WakesForWhatIsDueAndHasItFirst) {
 }
 
 // 1,024 on four lanes: a lane's share is 256.
+GroupOptions FourLanes(int max_batch) {
+  GroupOptions options;
+  options.lanes = 4;
+  options.max_batch = max_batch;
+  options.max_outstanding_messages = 1024;
+  return options;
+}
+
 TEST(Gathering, SmallBatchesGrowWhileNearlyAllThatIsAllowedIsInHand) {
-  const GroupOptions options{.lanes = 4, .max_batch = 500, .max_outstanding_messages = 1024};
+  const GroupOptions options = FourLanes(500);
   EXPECT_EQ(Gathering::For(options, 767).linger, Millis(0));
   EXPECT_GT(Gathering::For(options, 768).linger, Millis(0));
   EXPECT_EQ(Gathering::For(options, 1024).enough, 64);
 }
 
 TEST(Gathering, NeverWaitsForMoreThanABatch) {
-  const GroupOptions options{.lanes = 4, .max_batch = 10, .max_outstanding_messages = 1024};
+  const GroupOptions options = FourLanes(10);
   EXPECT_EQ(Gathering::For(options, 1024).enough, 10);
 }
 
 TEST(Gathering, AConfiguredLingerIsKeptAsItIs) {
-  GroupOptions options{.lanes = 4, .max_batch = 500, .max_outstanding_messages = 1024};
+  GroupOptions options = FourLanes(500);
   options.linger = Millis(7);
   for (const int64_t in_hand : {0, 1024}) {
     EXPECT_EQ(Gathering::For(options, in_hand).linger, Millis(7));
@@ -135,7 +143,7 @@ TEST(LaneQueue, TakesNothingOnceItWasAbandoned) {
   const auto refused = queue.Push(std::move(late));
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_EQ(refused.front().value(), "2");
-  EXPECT_EQ(queue.size(), 0u);
+  EXPECT_EQ(queue.in_hand(), 0);
 }
 
 TEST(LaneQueue, WakesAWaitingTakerWhenItIsAbandoned) {

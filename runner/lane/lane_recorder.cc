@@ -3,10 +3,20 @@
 #include <chrono>
 #include <utility>
 
+#include "envelope/trace_context.h"
+#include "platform/log/log.h"
 #include "platform/status.h"
-#include "runner/lane/lane_log.h"
+#include "postgres/sql_error.h"
 
 namespace lockstep::runner {
+namespace {
+
+std::string_view Trace(const Inbound& item) {
+  const auto found = item.event.attributes.find("traceparent");
+  return found == item.event.attributes.end() ? std::string_view() : TraceId(found->second);
+}
+
+}  // namespace
 
 void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResult& result) {
   const WallTime now = Clock::System().Now();
@@ -16,52 +26,89 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
   const Inbound* newest = nullptr;
   for (size_t i = 0; i < items.size(); ++i) {
     Inbound& item = *items[i];
-    LogFate(group_.options.name, item, result.fates[i]);
+    LogFate(item, result.fates[i]);
     tokens.push_back(std::exchange(item.token, {}));
     if (newest == nullptr || newest->publish_time < item.publish_time) newest = &item;
   }
-  for (const auto& [item, fate] : result.unparked) LogFate(group_.options.name, *item, fate);
+  for (const auto& [item, fate] : result.unparked) LogFate(*item, fate);
   acks_.Ack(std::move(tokens), result.commit_began);
-  group_.metrics.Committed(items, result, now, std::chrono::duration<double>(took).count());
+  group_.metrics.Committed(items, result, newest, now, std::chrono::duration<double>(took).count());
   {
     std::lock_guard lock(mu_);
-    last_commit_ = now;  // of parked events that were released, too
-    last_error_.clear();
-    if (newest != nullptr) last_message_id_ = newest->message_id.value();
+    status_.last_commit = now;  // of parked events that were released, too
+    status_.last_error.clear();
+    if (newest != nullptr) status_.last_message_id = newest->message_id.value();
   }
   if (newest == nullptr) return;
   if (RestoreWitness* const witness = group_.offset_witness()) {
-    witness->Committed(under_, lane_, {newest->publish_time, newest->message_id});
+    witness->Committed(under_, status_.lane, newest->publish_time);
   }
-  group_.metrics.OffsetSaved(true);
-  const auto lag = std::chrono::duration_cast<Millis>(now - newest->publish_time);
-  group_.metrics.OffsetLag(lag);
-  LogOffsetSaved(group_.options.name, *newest, lag, group_.environment.instance);
+  if (log::CurrentLevel() != log::Level::kDebug) return;  // the fields cost more than the test
+  log::Debug("offset saved", {{"group", group_.options.name},
+                              {"message_id", newest->message_id},
+                              {"lag_ms", duration_cast<Millis>(now - newest->publish_time).count()},
+                              {"updated_by", group_.environment.instance}});
 }
 
 void LaneRecorder::OnGivenBack(std::span<Inbound* const> items) {
   std::vector<pubsub::AckToken> tokens;
   for (Inbound* item : items) {
-    if (item->poison) LogGivenBack(group_.options.name, *item);
+    // Where the dead letters are the bus's own.
+    if (item->poison) LogPoison("given back: it can't be applied", *item);
     tokens.push_back(std::exchange(item->token, {}));
   }
   acks_.GiveBack(std::move(tokens));
 }
 
 void LaneRecorder::OnFailure(const absl::Status& status, std::span<Inbound* const> items) {
-  group_.metrics.Failed();
-  if (!items.empty()) group_.metrics.OffsetSaved(false);  // a release saves none
+  group_.metrics.Failed(/*with_offset=*/!items.empty());  // a release saves none
   if (state::IsStaleEpoch(status)) return;
-  LogFailure(group_.options.name, lane_, status, items);
+  LogFailure(status, items);
   std::lock_guard lock(mu_);
-  last_error_ = MessageOf(status);
+  status_.last_error = MessageOf(status);
 }
 
-void LaneRecorder::Fill(LaneStatus& status) const {
+LaneStatus LaneRecorder::status() const {
   std::lock_guard lock(mu_);
-  status.last_error = last_error_;
-  status.last_commit = last_commit_;
-  status.last_message_id = last_message_id_;
+  return status_;
+}
+
+void LaneRecorder::LogPoison(std::string_view what, const Inbound& item) const {
+  log::Warning(what, {{"group", group_.options.name},
+                      {"message_id", item.message_id},
+                      {"event_id", item.event.event_id},
+                      {"ordering_key", item.ordering_key},
+                      log::IfAny("trace_id", Trace(item)),
+                      {"code", item.poison ? item.poison->code : ""},
+                      {"reason", item.poison ? item.poison->reason : ""}});
+}
+
+// A dead letter is a warning; the others are told when debugging.
+void LaneRecorder::LogFate(const Inbound& item, Fate fate) const {
+  if (Dies(fate)) return LogPoison("dead letter", item);
+  if (log::CurrentLevel() != log::Level::kDebug) return;  // the fields cost more than the test
+  log::Debug("committed", {{"group", group_.options.name},
+                           {"message_id", item.message_id},
+                           {"event_id", item.event.event_id},
+                           {"ordering_key", item.ordering_key},
+                           log::IfAny("trace_id", Trace(item)),
+                           {"ending", Name(fate)}});
+}
+
+void LaneRecorder::LogFailure(const absl::Status& status, std::span<Inbound* const> items) const {
+  // A batch of many names nobody: it is tried again, down to the one message at fault.
+  const Inbound none{};
+  const Inbound& one = items.size() == 1 ? *items.front() : none;
+  log::Warning("a transaction failed", {{"group", group_.options.name},
+                                        {"lane", status_.lane},
+                                        {"messages", items.size()},
+                                        log::IfAny("message_id", one.message_id),
+                                        log::IfAny("event_id", one.event.event_id),
+                                        log::IfAny("ordering_key", one.ordering_key),
+                                        log::IfAny("trace_id", Trace(one)),
+                                        {"class", postgres::Name(postgres::Classify(status))},
+                                        {"sqlstate", postgres::SqlState(status)},
+                                        {"error", status}});
 }
 
 }  // namespace lockstep::runner

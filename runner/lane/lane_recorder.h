@@ -1,7 +1,6 @@
 #pragma once
 
 #include <mutex>
-#include <string>
 
 #include "runner/lane/ack_stage.h"
 #include "runner/lane/failure_policy.h"
@@ -11,29 +10,34 @@
 namespace lockstep::runner {
 
 // What a lane says of its transactions: acks what has committed, gives back what will not be
-// applied, logs, counts, and remembers what its status shows. Called on the lane's thread; Fill
+// applied, logs, counts, and remembers what its status shows. Called on the lane's thread; status
 // from any.
+//
+// Log lines have `group message_id event_id ordering_key trace_id` where they concern one message
+// (ids as far as they could be read), and never a payload.
 class LaneRecorder : public BatchObserver {
  public:
   LaneRecorder(int lane, GroupContext& group, const state::GroupEpoch& under, AckStage& acks)
-      : lane_(lane), group_(group), under_(under), acks_(acks) {}
+      : group_(group), under_(under), acks_(acks), status_{.lane = lane} {}
 
   void OnCommitted(std::span<Inbound* const> items, const BatchResult& result) override;
   void OnGivenBack(std::span<Inbound* const> items) override;
   void OnFailure(const absl::Status& status, std::span<Inbound* const> items) override;
 
-  void Fill(LaneStatus& status) const;
+  // As far as it is known here: not what is in hand.
+  LaneStatus status() const;
 
  private:
-  const int lane_;
+  void LogPoison(std::string_view what, const Inbound& item) const;
+  void LogFate(const Inbound& item, Fate fate) const;
+  void LogFailure(const absl::Status& status, std::span<Inbound* const> items) const;
+
   GroupContext& group_;
   const state::GroupEpoch& under_;
   AckStage& acks_;
 
   mutable std::mutex mu_;
-  WallTime last_commit_;
-  std::string last_message_id_;
-  std::string last_error_;
+  LaneStatus status_;
 };
 
 }  // namespace lockstep::runner

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include "envelope/received.h"
 #include "platform/clock.h"
@@ -16,13 +15,18 @@ using envelope::Poison;
 // letters) to its end. Moves along the pipeline; always in one thread's hands.
 struct Inbound : envelope::Received {
   Inbound() = default;
+  // Takes a delivery apart: its payload and attributes move into the event, which is read.
+  Inbound(pubsub::Delivery delivery, WallTime received_at);
   // One that was kept in the database.
-  explicit Inbound(envelope::Received kept)
-      : Received(std::move(kept)), received_at(Clock::System().Now()) {}
+  explicit Inbound(envelope::Received kept);
 
   pubsub::AckToken token;  // empty when it did not come from the bus
   WallTime received_at;
   std::unique_ptr<projections::Change> change;  // null when poisoned
 };
+
+// Decodes the event and maps it to changes of the tables; what can't be mapped becomes poison, and
+// so does code of a projection that throws. REQUIRES: not poison.
+void MapEvent(const projections::Projector& projector, Inbound& item);
 
 }  // namespace lockstep::runner

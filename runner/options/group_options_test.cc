@@ -10,8 +10,10 @@ namespace {
 using Kind = state::SeekTarget::Kind;
 
 absl::StatusOr<state::SeekTarget> Parse(const std::string& start_from) {
-  return GroupOptions{.subscription = "projects/p/subscriptions/s", .start_from = start_from}
-      .ParseStartFrom();
+  GroupOptions options;
+  options.subscription = "projects/p/subscriptions/s";
+  options.start_from = start_from;
+  return options.ParseStartFrom();
 }
 
 TEST(StartFrom, UnderstandsEveryWord) {

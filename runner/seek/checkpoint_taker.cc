@@ -14,7 +14,7 @@ CheckpointTaker::CheckpointTaker(const state::Schema& schema, const state::Epoch
     : epochs_(epochs), checkpoints_(schema, epochs.group()), admin_(admin), options_(options) {}
 
 bool CheckpointTaker::Tick(postgres::Connection& connection, const state::GroupEpoch& under) {
-  if (!enabled()) return false;
+  if (!options_.enabled || forbidden_) return false;
   // Another instance may have taken the last one: the database is asked a few times per interval.
   const SteadyTime now = Clock::System().Steady();
   if (looked_ && now - *looked_ < options_.every / 10) return false;

@@ -12,8 +12,7 @@ namespace lockstep::runner {
 struct CheckpointOptions {
   bool enabled = false;
   Millis every{10 * 60'000};
-  Millis keep{7LL * 24 * 3600 *
-              1000};  // older ones are taken away; a snapshot lives 7 days at most
+  Millis keep{7LL * 24 * 3600 * 1000};  // older ones go; a snapshot lives 7 days at most
 };
 
 // Takes numbered Pub/Sub snapshots and records each, after it was made, in the database of the
@@ -33,8 +32,6 @@ class CheckpointTaker {
   absl::StatusOr<std::optional<state::Checkpoint>> Take(postgres::Connection& connection,
                                                         const state::GroupEpoch& under,
                                                         bool even_if_not_due);
-
-  bool enabled() const { return options_.enabled && !forbidden_; }
 
  private:
   absl::StatusOr<state::Checkpoint> Make(postgres::Connection& connection,

@@ -29,8 +29,7 @@ RestoreWitness::RestoreWitness(const state::Schema& schema, const state::Epochs&
       fence_(fence),
       enabled_(checkpoints) {}
 
-void RestoreWitness::Committed(const state::GroupEpoch& under, int lane,
-                               const state::Position& position) {
+void RestoreWitness::Committed(const state::GroupEpoch& under, int lane, WallTime publish_time) {
   std::lock_guard lock(mu_);
   if (under.epoch != epoch_ || under.token != token_) {
     epoch_ = under.epoch;
@@ -38,7 +37,7 @@ void RestoreWitness::Committed(const state::GroupEpoch& under, int lane,
     committed_.clear();
   }
   WallTime& last = committed_[lane];
-  last = std::max(last, position.publish_time);
+  last = std::max(last, publish_time);
 }
 
 bool RestoreWitness::WentBack(postgres::Connection& connection) {
@@ -64,7 +63,7 @@ bool RestoreWitness::WentBack(postgres::Connection& connection) {
   });
 }
 
-absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
+absl::StatusOr<RestoreWitness::Found> RestoreWitness::Look(
     postgres::Connection& connection, const state::GroupEpoch& now,
     const std::vector<state::Checkpoint>& recorded) {
   Found found;
@@ -72,57 +71,50 @@ absl::StatusOr<std::optional<RestoreWitness::Found>> RestoreWitness::Look(
     found.how = "its offsets are behind what this process has committed";
     found.certain = true;
   }
-  if (enabled_) {
-    const auto snapshots = admin_.ListSnapshots(std::string(pubsub::ProjectOf(now.subscription)));
-    if (absl::IsPermissionDenied(snapshots.status())) {
-      log::Warning("no right to list snapshots: a restored database goes unrecognised at start",
-                   {{"group", epochs_.group()}});
-      enabled_ = false;
-    } else if (!snapshots.ok()) {
-      return snapshots.status();
-    } else {
-      const int64_t newest = recorded.empty() ? 0 : recorded.front().number;
-      ASSIGN_OR_RETURN(const int64_t reserved, checkpoints_.Newest(connection));
-      for (const pubsub::Snapshot& snapshot : *snapshots) {
-        const auto number = state::Checkpoints::NumberOf(snapshot.name, now.subscription);
-        if (!number || *number <= newest || healed_.contains(snapshot.name)) continue;
-        found.unknown.push_back(snapshot.name);
-        found.certain = found.certain || *number > reserved;
-        found.how = fmt::format("Pub/Sub has checkpoint {} and the database knows none past {}",
-                                *number, newest);
-      }
-    }
+  if (!enabled_) return found;
+  const auto snapshots = admin_.ListSnapshots(std::string(pubsub::ProjectOf(now.subscription)));
+  if (absl::IsPermissionDenied(snapshots.status())) {
+    log::Warning("no right to list snapshots: a restored database goes unrecognised at start",
+                 {{"group", epochs_.group()}});
+    enabled_ = false;
+    return found;
   }
-  if (found.how.empty()) return std::optional<Found>();
-  return std::optional(std::move(found));
+  RETURN_IF_ERROR(snapshots.status());
+  const int64_t newest = recorded.empty() ? 0 : recorded.front().number;
+  ASSIGN_OR_RETURN(const int64_t reserved, checkpoints_.Newest(connection));
+  for (const pubsub::Snapshot& snapshot : *snapshots) {
+    const auto number = state::Checkpoints::NumberOf(snapshot.name, now.subscription);
+    if (!number || *number <= newest || healed_.contains(snapshot.name)) continue;
+    found.unknown.push_back(snapshot.name);
+    found.certain = found.certain || *number > reserved;
+    found.how = fmt::format("Pub/Sub has checkpoint {} and the database knows none past {}",
+                            *number, newest);
+  }
+  return found;
 }
 
-std::optional<Obstacle> RestoreWitness::Check(postgres::Connection& connection,
-                                              const state::GroupEpoch& now) {
+absl::Status RestoreWitness::Check(postgres::Connection& connection, const state::GroupEpoch& now) {
   // Whoever takes a checkpoint holds the lock between the snapshot and its row.
-  const auto locked = checkpoints_.TryLock(connection);
-  if (!locked.ok()) return FromDatabase(locked.status());
-  if (!*locked) return Obstacle{false, "another instance looks at the checkpoints"};
-  const auto check = [&]() -> std::optional<Obstacle> {
-    const auto recorded = checkpoints_.List(connection);
-    if (!recorded.ok()) return FromDatabase(recorded.status());
-    const auto found = Look(connection, now, *recorded);
-    if (!found.ok()) {
-      return Obstacle{false,
-                      fmt::format("the snapshots can't be listed: {}", MessageOf(found.status()))};
-    }
-    if (!*found) return std::nullopt;
-    return Heal(connection, now, *recorded, **found);
-  };
-  auto obstacle = check();
+  ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
+  if (!locked) return Unavailable("another instance looks at the checkpoints");
+  const absl::Status checked = LookAndHeal(connection, now);
   checkpoints_.Unlock(connection).IgnoreError();
-  return obstacle;
+  return checked;
 }
 
-std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
-                                             const state::GroupEpoch& now,
-                                             const std::vector<state::Checkpoint>& recorded,
-                                             const Found& found) {
+absl::Status RestoreWitness::LookAndHeal(postgres::Connection& connection,
+                                         const state::GroupEpoch& now) {
+  ASSIGN_OR_RETURN(const auto recorded, checkpoints_.List(connection));
+  const auto found = Look(connection, now, recorded);
+  if (!found.ok()) {
+    return Unavailable("the snapshots can't be listed: {}", MessageOf(found.status()));
+  }
+  return found->how.empty() ? absl::OkStatus() : Heal(connection, now, recorded, *found);
+}
+
+absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state::GroupEpoch& now,
+                                  const std::vector<state::Checkpoint>& recorded,
+                                  const Found& found) {
   const std::string what =
       fmt::format("the database of group '{}' went back: {}", epochs_.group().value(), found.how);
   state::SeekTarget cure = now.seek;
@@ -134,26 +126,24 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
     cure = state::SeekTarget::ToSnapshot(checkpoint->snapshot);
     const auto snapshot = admin_.GetSnapshot(checkpoint->snapshot);
     if (absl::IsNotFound(snapshot.status())) {
-      return Obstacle{true,
-                      fmt::format("{}; its newest checkpoint, {} of {}, has expired, so the "
-                                  "backup is too old to be healed: rebuild with lockstepctl "
-                                  "offsets reset --empty",
-                                  what, checkpoint->number, FormatTimestamp(checkpoint->taken_at))};
+      return FailedPrecondition(
+          "{}; its newest checkpoint, {} of {}, has expired, so the backup is too old to be "
+          "healed: rebuild with lockstepctl offsets reset --empty",
+          what, checkpoint->number, FormatTimestamp(checkpoint->taken_at));
     }
   }
   if (cure.kind == state::SeekTarget::Kind::kNone && !found.certain) {
     Remove(found.unknown);
-    return std::nullopt;
+    return absl::OkStatus();
   }
   if (cure.kind == state::SeekTarget::Kind::kNone) {
-    return Obstacle{
-        true, fmt::format("{}; it holds no checkpoint of this epoch to heal it from: replay with "
-                          "lockstepctl offsets reset --to-time{}",
-                          what,
-                          found.unknown.empty()
-                              ? ", or restart to go on with what is there"
+    return FailedPrecondition(
+        "{}; it holds no checkpoint of this epoch to heal it from: replay with lockstepctl "
+        "offsets reset --to-time{}",
+        what,
+        found.unknown.empty() ? ", or restart to go on with what is there"
                               : fmt::format(", or delete {} to go on with what is there",
-                                            fmt::join(found.unknown, " and ")))};
+                                            fmt::join(found.unknown, " and ")));
   }
   log::Error(
       "the database went back and is being healed by a Seek to its newest checkpoint",
@@ -167,11 +157,11 @@ std::optional<Obstacle> RestoreWitness::Heal(postgres::Connection& connection,
                                               .reason = found.how,
                                               .action = "checkpoint.healed",
                                               .fence = fence_});
-  if (!healed.ok()) return FromDatabase(healed.status());
+  RETURN_IF_ERROR(healed.status());
   Remove(found.unknown);
   std::lock_guard lock(mu_);
   committed_.clear();
-  return Obstacle{false, "a restored database is being healed"};
+  return Unavailable("a restored database is being healed");
 }
 
 void RestoreWitness::Remove(const std::vector<std::string>& snapshots) {

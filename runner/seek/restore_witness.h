@@ -7,10 +7,8 @@
 #include <string>
 
 #include "pubsub/admin.h"
-#include "runner/seek/obstacle.h"
-#include "state/groups/epochs.h"
 #include "state/positions/checkpoints.h"
-#include "state/positions/position.h"
+#include "state/groups/epochs.h"
 
 namespace lockstep::runner {
 
@@ -25,28 +23,29 @@ class RestoreWitness {
                  std::string instance, bool checkpoints, Millis fence);
 
   // On the lanes' threads, after each commit.
-  void Committed(const state::GroupEpoch& under, int lane, const state::Position& position);
+  void Committed(const state::GroupEpoch& under, int lane, WallTime publish_time);
 
   // Whether the database lacks what this process has committed. On the lanes' threads, before the
   // first batch of a new connection. A fault of the connection answers no: there is no batch then.
   bool WentBack(postgres::Connection& connection);
 
-  // Before a session, on the group's thread. Heals; answers what stands in the way.
-  std::optional<Obstacle> Check(postgres::Connection& connection, const state::GroupEpoch& now);
+  // Before a session, on the group's thread. Heals; answers what stands in the way, UNAVAILABLE if
+  // that passes by itself.
+  absl::Status Check(postgres::Connection& connection, const state::GroupEpoch& now);
 
  private:
   struct Found {
-    std::string how;
+    std::string how;                   // empty = nothing was found
     std::vector<std::string> unknown;  // snapshots
     // Not when all of them have numbers that were reserved: whoever took them may have died before
     // it recorded them. The two look alike, and the cure does that case no harm.
     bool certain = false;
   };
-  absl::StatusOr<std::optional<Found>> Look(postgres::Connection& connection,
-                                            const state::GroupEpoch& now,
-                                            const std::vector<state::Checkpoint>& recorded);
-  std::optional<Obstacle> Heal(postgres::Connection& connection, const state::GroupEpoch& now,
-                               const std::vector<state::Checkpoint>& recorded, const Found& found);
+  absl::StatusOr<Found> Look(postgres::Connection& connection, const state::GroupEpoch& now,
+                             const std::vector<state::Checkpoint>& recorded);
+  absl::Status LookAndHeal(postgres::Connection& connection, const state::GroupEpoch& now);
+  absl::Status Heal(postgres::Connection& connection, const state::GroupEpoch& now,
+                    const std::vector<state::Checkpoint>& recorded, const Found& found);
   void Remove(const std::vector<std::string>& snapshots);
 
   const state::Schema& schema_;

@@ -1,21 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 
-#include "offsets/fence.h"
 #include "pubsub/admin.h"
-#include "runner/seek/obstacle.h"
 #include "state/groups/epochs.h"
 
 namespace lockstep::runner {
-
-struct SeekTiming {
-  Millis takeover = offsets::kSeekTakeover;  // a claim that old is free for others
-  Millis valid = offsets::kAckFence;         // a claim that old is not acted upon any more
-  Millis fence = offsets::kSeekFence;        // of a reset that repairs
-};
 
 // For tests, which stop a performer at the two moments that matter.
 struct SeekHooks {
@@ -32,22 +23,26 @@ struct SeekHooks {
 // Seek again: that redelivers, which the inbox absorbs, where silence would lose.
 class SeekPerformer {
  public:
+  // All of it outlives the performer. A claim that is older than `ack_fence` is not acted upon any
+  // more, and one older than `takeover` is free for others.
   SeekPerformer(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
-                std::string instance, SeekTiming timing, SeekHooks hooks = {});
+                const std::string& instance, Millis ack_fence, Millis takeover,
+                const SeekHooks& hooks);
 
-  // Nothing when the epoch's Seek is done and marked.
-  std::optional<Obstacle> Pass(postgres::Connection& connection, const state::GroupEpoch& under);
+  // OK when the epoch's Seek is done and marked; else what stands in the way, UNAVAILABLE if that
+  // passes by itself.
+  absl::Status Pass(postgres::Connection& connection, const state::GroupEpoch& under);
 
  private:
-  absl::Status Seek(const state::GroupEpoch& under);
-  Obstacle Repair(postgres::Connection& connection, const state::GroupEpoch& under);
+  absl::Status Repair(postgres::Connection& connection, const state::GroupEpoch& under);
 
   const state::Schema& schema_;
   const state::Epochs& epochs_;
   pubsub::Admin& admin_;
-  const std::string instance_;
-  const SeekTiming timing_;
-  const SeekHooks hooks_;
+  const std::string& instance_;
+  const Millis ack_fence_;
+  const Millis takeover_;
+  const SeekHooks& hooks_;
 };
 
 }  // namespace lockstep::runner

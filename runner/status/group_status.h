@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "platform/clock.h"
-#include "runner/status/group_metrics.h"
+#include "runner/status/group_counts.h"
 
 namespace lockstep::runner {
 
@@ -17,7 +17,10 @@ enum class GroupState {
   kHalted,  // needs a cure
   kStopped,
 };
-std::string_view Name(GroupState state);
+constexpr std::string_view Name(GroupState state) {
+  constexpr std::string_view kNames[] = {"starting", "waiting", "running", "halted", "stopped"};
+  return kNames[static_cast<size_t>(state)];
+}
 
 struct LaneStatus {
   int lane = 0;
@@ -29,6 +32,13 @@ struct LaneStatus {
   WallTime oldest_published;
   WallTime oldest_received;
   std::string last_error;  // of the transaction that failed last; empty once one has committed
+
+  int64_t in_hand() const { return queued + in_batch; }
+};
+
+// Seconds of the newest sample in each stage: occurred, published, received, committed.
+struct Stages {
+  double occurred_to_published = 0, published_to_received = 0, received_to_committed = 0;
 };
 
 // A group as it stands, for /readyz, the status page and the JSON API. A copy: nothing in it moves.
@@ -50,10 +60,15 @@ struct GroupStatus {
   std::string database_error;
   Millis lag{0};  // from publish to commit, at the last offset saved
   GroupCounts counts;
-  GroupMetrics::Stages stages;
+  Stages stages;
   std::vector<LaneStatus> lanes;
 
   bool ready() const { return state == GroupState::kRunning && stream.empty(); }
+  int64_t in_hand() const {
+    int64_t messages = 0;
+    for (const LaneStatus& lane : lanes) messages += lane.in_hand();
+    return messages;
+  }
 };
 
 }  // namespace lockstep::runner

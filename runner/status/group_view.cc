@@ -19,44 +19,58 @@ struct GroupGauge {
   double (*value)(const GroupView& view, WallTime now);
 };
 
+// One that is a number of the database's.
+template <int64_t GroupRecord::*kNumber>
+double Recorded(const GroupView& view, WallTime) {
+  return static_cast<double>(view.record.*kNumber);
+}
+
+// In seconds; -1 = never.
+double Age(WallTime at, WallTime now) {
+  return at == WallTime() ? -1 : std::max(0.0, std::chrono::duration<double>(now - at).count());
+}
+
 constexpr GroupGauge kGauges[] = {
     {"runner_lag_seconds", "How old the read model is; idle is 0, stuck grows",
      [](const GroupView& view, WallTime) {
        return static_cast<double>(view.lag.lag.count()) / 1000;
      }},
+    {"offset_lag_ms", "From publish to commit, of the last offset saved",
+     [](const GroupView& view, WallTime) { return static_cast<double>(view.status.lag.count()); }},
     {"runner_catch_up_seconds", "Until the lag is gone at the present pace; -1 = not in sight",
      [](const GroupView& view, WallTime) { return view.outlook.eta_seconds.value_or(-1); }},
-    {"runner_in_hand_events", "Messages received and not yet committed",
-     [](const GroupView& view, WallTime) { return static_cast<double>(view.in_hand); }},
-    {"runner_parked_keys", "Aggregates that wait for a dead letter or a missing version",
-     [](const GroupView& view, WallTime) { return static_cast<double>(view.record.parked_keys); }},
-    {"runner_parked_events", "Events that wait in parking",
+    {"runner_halted", "1 while the group can't go on",
      [](const GroupView& view, WallTime) {
-       return static_cast<double>(view.record.parked_events);
+       return view.status.state == GroupState::kHalted ? 1.0 : 0.0;
      }},
+    {"runner_heartbeat_age_seconds", "Since the newest heartbeat was published; -1 = none",
+     [](const GroupView& view, WallTime now) { return Age(view.status.last_heartbeat, now); }},
+    {"runner_commit_age_seconds", "Since the last commit; -1 = none",
+     [](const GroupView& view, WallTime now) { return Age(view.status.last_commit, now); }},
+    {"runner_checkpoint_age_seconds", "Since the newest checkpoint was taken; -1 = none",
+     [](const GroupView& view, WallTime now) { return Age(view.record.checkpoint_at, now); }},
+    {"runner_in_hand_events", "Messages received and not yet committed",
+     [](const GroupView& view, WallTime) { return static_cast<double>(view.status.in_hand()); }},
+    {"runner_parked_keys", "Aggregates that wait for a dead letter or a missing version",
+     Recorded<&GroupRecord::parked_keys>},
+    {"runner_parked_events", "Events that wait in parking", Recorded<&GroupRecord::parked_events>},
     {"runner_version_lag",
      "Newest version received - version stored, of the aggregate furthest behind; 0 = nothing "
      "waits",
-     [](const GroupView& view, WallTime) { return static_cast<double>(view.record.version_lag); }},
+     Recorded<&GroupRecord::version_lag>},
     {"runner_dead_letters_open", "Dead letters that wait for a decision",
-     [](const GroupView& view, WallTime) { return static_cast<double>(view.record.dead_letters); }},
-    {"runner_checkpoint_age_seconds", "Since the newest checkpoint was taken; -1 = none",
-     [](const GroupView& view, WallTime now) {
-       if (!view.record.checkpoint_at) return -1.0;
-       return std::max(0.0,
-                       std::chrono::duration<double>(now - *view.record.checkpoint_at).count());
-     }},
+     Recorded<&GroupRecord::dead_letters>},
 };
 
 json LaneJson(const LaneStatus& lane, WallTime now, const HealthOptions& health) {
-  const bool work = HasWork(lane);
+  const bool work = lane.in_hand() > 0;
   const char* state = !work                        ? "idle"
                       : IsStuck(lane, now, health) ? "stuck"
                       : !lane.last_error.empty()   ? "retrying"
                                                    : "working";
   return {{"lane", lane.lane},
           {"state", state},
-          {"queued", lane.queued + lane.in_batch},
+          {"queued", lane.in_hand()},
           {"oldest_ms", work ? AgeMs(lane.oldest_received, now) : 0},
           {"last_commit_at", TimeOrNull(lane.last_commit)},
           {"last_message_id", lane.last_message_id},
@@ -76,7 +90,6 @@ json CountsJson(const GroupCounts& counts) {
 GroupView::GroupView(GroupStatus group, WallTime now, const HealthOptions& health)
     : status(std::move(group)),
       lag(LagOf(status, now, health)),
-      in_hand(InHand(status)),
       state(StateWord(status, lag.lag, now, health)) {}
 
 json ToJson(const GroupView& view, WallTime now, const HealthOptions& health) {
@@ -95,7 +108,7 @@ json ToJson(const GroupView& view, WallTime now, const HealthOptions& health) {
                {"lag_alert_ms", health.lag_alert.count()},
                {"rate", web::Rounded(view.outlook.rate)},
                {"eta_seconds", web::Rounded(view.outlook.eta_seconds)},
-               {"in_hand", view.in_hand},
+               {"in_hand", status.in_hand()},
                {"last_commit_at", TimeOrNull(status.last_commit)},
                {"heartbeat_age_ms", status.last_heartbeat == WallTime()
                                         ? json(nullptr)

@@ -22,7 +22,6 @@ struct GroupView {
 
   GroupStatus status;
   HonestLag lag;
-  int64_t in_hand = 0;
   std::string state;  // in one word
   GroupRecord record;
   web::History::Outlook outlook;
@@ -31,8 +30,8 @@ struct GroupView {
 // The group's part of the status document (web/README.md).
 nlohmann::json ToJson(const GroupView& view, WallTime now, const HealthOptions& health);
 
-// The gauges of one group that somebody has to go and look for: honest lag, what is in hand, what
-// waits in the database. A scrape only reads them.
+// The gauges of one group, which somebody has to go and look for: honest lag, ages, what is in
+// hand, what waits in the database. A scrape only reads them.
 class GroupGauges {
  public:
   GroupGauges(MetricsRegistry& registry, const std::string& group);

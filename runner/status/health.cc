@@ -16,27 +16,16 @@ Millis Since(WallTime at, WallTime now) {
   return std::max(Millis(0), std::chrono::duration_cast<Millis>(now - at));
 }
 
+// How long it has had work and committed nothing.
+Millis WithoutCommit(const LaneStatus& lane, WallTime now) {
+  return Since(std::max(lane.oldest_received, lane.last_commit), now);
+}
+
 std::string Rounded(Millis time) {
   return FormatDuration(std::chrono::duration_cast<std::chrono::seconds>(time));
 }
 
 }  // namespace
-
-std::string_view Name(GroupState state) {
-  switch (state) {
-    case GroupState::kStarting:
-      return "starting";
-    case GroupState::kWaiting:
-      return "waiting";
-    case GroupState::kRunning:
-      return "running";
-    case GroupState::kHalted:
-      return "halted";
-    case GroupState::kStopped:
-      break;
-  }
-  return "stopped";
-}
 
 void Bind(ConfigSection& config, HealthOptions& options) {
   config.Key("stuck_after", &options.stuck_after,
@@ -50,23 +39,15 @@ void Bind(ConfigSection& config, HealthOptions& options) {
   config.Key("lag_alert", &options.lag_alert, "more lag than this is told on the status page");
 }
 
-bool HasWork(const LaneStatus& lane) { return lane.queued + lane.in_batch > 0; }
-
 bool IsStuck(const LaneStatus& lane, WallTime now, const HealthOptions& options) {
-  if (!HasWork(lane) || lane.oldest_received == kNever) return false;
-  return Since(std::max(lane.oldest_received, lane.last_commit), now) > options.stuck_after;
-}
-
-int64_t InHand(const GroupStatus& status) {
-  int64_t events = 0;
-  for (const LaneStatus& lane : status.lanes) events += lane.queued + lane.in_batch;
-  return events;
+  if (lane.in_hand() == 0 || lane.oldest_received == kNever) return false;
+  return WithoutCommit(lane, now) > options.stuck_after;
 }
 
 HonestLag LagOf(const GroupStatus& status, WallTime now, const HealthOptions& options) {
   WallTime oldest = kNever;
   for (const LaneStatus& lane : status.lanes) {
-    if (!HasWork(lane) || lane.oldest_published == kNever) continue;
+    if (lane.in_hand() == 0 || lane.oldest_published == kNever) continue;
     if (oldest == kNever || lane.oldest_published < oldest) oldest = lane.oldest_published;
   }
   if (oldest != kNever) return {Since(oldest, now), "oldest event in hand"};
@@ -90,7 +71,7 @@ std::string StateWord(const GroupStatus& status, Millis lag, WallTime now,
   for (const LaneStatus& lane : status.lanes) {
     if (IsStuck(lane, now, options)) return "stuck";
   }
-  const bool idle = InHand(status) == 0;
+  const bool idle = status.in_hand() == 0;
   if (idle && status.last_heartbeat != kNever &&
       Since(status.last_heartbeat, now) > options.heartbeat_timeout) {
     return "no heartbeat";
@@ -123,8 +104,7 @@ std::vector<std::string> NotReady(const GroupStatus& status, WallTime now,
   for (const LaneStatus& lane : status.lanes) {
     if (!IsStuck(lane, now, options)) continue;
     say(fmt::format("lane {} has {} messages in hand and has committed nothing for {}", lane.lane,
-                    lane.queued + lane.in_batch,
-                    Rounded(Since(std::max(lane.oldest_received, lane.last_commit), now))));
+                    lane.in_hand(), Rounded(WithoutCommit(lane, now))));
   }
   return reasons;
 }

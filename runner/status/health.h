@@ -19,9 +19,7 @@ struct HonestLag {
 };
 HonestLag LagOf(const GroupStatus& status, WallTime now, const HealthOptions& options);
 
-bool HasWork(const LaneStatus& lane);
 bool IsStuck(const LaneStatus& lane, WallTime now, const HealthOptions& options);
-int64_t InHand(const GroupStatus& status);
 
 // The group in one word, for the page and `lockstepctl lag`: the state of its loop unless that
 // runs, else `no stream`, `stuck`, `no heartbeat`, `behind`, `quiet` (nothing to do) or `running`.

@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "state/events/dead_letter_desk.h"
-#include "state/events/key_states.h"
 #include "state/groups/audit.h"
 #include "state/positions/checkpoints.h"
+#include "state/events/dead_letter_desk.h"
+#include "state/events/key_states.h"
 #include "state/positions/offsets.h"
+#include "web/document.h"
 
 namespace lockstep::runner {
 namespace {
@@ -25,26 +24,38 @@ constexpr int kMaxLetters = 50;
 constexpr int kMaxHistory = 20;
 constexpr size_t kMaxCheckpoints = 10;
 
-// A column as JSON: NULL as null, times as RFC 3339.
-json Text(const Row& row, std::string_view column) {
-  const auto text = row.OptionalText(column);
-  return text ? json(*text) : json(nullptr);
-}
-json Number(const Row& row, std::string_view column) {
-  const auto number = row.OptionalInt(column);
-  return number ? json(*number) : json(nullptr);
-}
-json Time(const Row& row, std::string_view column) {
-  const auto time = row.OptionalTime(column);
-  return time ? json(FormatTimestamp(*time)) : json(nullptr);
+// The columns of a row that the document has under their own names, as JSON: NULL as null, times
+// as RFC 3339.
+struct Columns {
+  std::vector<const char*> texts, numbers, times;
+};
+
+json Fields(const Row& row, const Columns& columns) {
+  json fields = json::object();
+  const auto add = [&](const char* name, const auto& value) {
+    fields[name] = value ? json(*value) : json(nullptr);
+  };
+  for (const char* name : columns.texts) add(name, row.OptionalText(name));
+  for (const char* name : columns.numbers) add(name, row.OptionalInt(name));
+  for (const char* name : columns.times) {
+    fields[name] = web::TimeOrNull(row.OptionalTime(name).value_or(WallTime()));
+  }
+  return fields;
 }
 
-json Offset(const Row& row) {
-  return {{"subscription", Text(row, "subscription")}, {"message_id", Text(row, "message_id")},
-          {"publish_time", Time(row, "publish_time")}, {"epoch", Number(row, "epoch")},
-          {"lag_ms", Number(row, "lag_ms")},           {"updated_at", Time(row, "updated_at")},
-          {"updated_by", Text(row, "updated_by")}};
-}
+const Columns kOffset = {.texts = {"subscription", "message_id", "updated_by"},
+                         .numbers = {"epoch", "lag_ms"},
+                         .times = {"publish_time", "updated_at"}};
+const Columns kLaneOffset = {.texts = {"subscription", "message_id", "updated_by", "instance"},
+                             .numbers = {"epoch", "lag_ms", "lane"},
+                             .times = {"publish_time", "updated_at"}};
+const Columns kParkedKey = {.numbers = {"waits_for", "dead_letter"}, .times = {"since"}};
+const Columns kDeadLetter = {
+    .texts = {"event_id", "message_id", "ordering_key", "event_type", "code", "reason", "state"},
+    .numbers = {"id", "version", "attempts"},
+    .times = {"dead_at", "publish_time"}};
+const Columns kAudit = {
+    .texts = {"action", "operator", "reason"}, .numbers = {"id"}, .times = {"at"}};
 
 std::string Why(const Row& row) {
   const auto waits_for = row.OptionalInt("waits_for");
@@ -59,53 +70,22 @@ std::string Why(const Row& row) {
                      row.Int("first_parked"));
 }
 
-}  // namespace
-
-StateReader::StateReader(const std::string& database, const state::Schema& schema)
-    : options_{.url = database,
-               .application_name = "lockstep-runner status",
-               .statement_timeout = Millis(5'000)},
-      schema_(schema) {}
-
-absl::StatusOr<postgres::Connection*> StateReader::Session() {
-  if (session_ && !session_->broken()) return session_.get();
-  session_.reset();
-  ASSIGN_OR_RETURN(session_, postgres::Connection::Open(options_));
-  return session_.get();
-}
-
-absl::StatusOr<GroupRecord> StateReader::Read(const std::string& name) {
-  ASSIGN_OR_RETURN(postgres::Connection* const session, Session());
-  const ConsumerGroup group(name);
-  GroupRecord record;
-  RETURN_IF_ERROR(ReadOffsets(*session, group, record));
-  RETURN_IF_ERROR(ReadParked(*session, group, record));
-  RETURN_IF_ERROR(ReadDeadLetters(*session, group, record));
-  RETURN_IF_ERROR(ReadHistory(*session, group, record));
-  return record;
-}
-
-absl::Status StateReader::ReadOffsets(postgres::Connection& session, const ConsumerGroup& group,
-                                      GroupRecord& record) {
+absl::Status ReadOffsets(postgres::Connection& session, const state::Schema& schema,
+                         const ConsumerGroup& group, GroupRecord& record) {
   json& part = record.part;
-  const state::Offsets offsets(schema_);
+  const state::Offsets offsets(schema);
   ASSIGN_OR_RETURN(const auto offset, offsets.OfGroup(session, group));
-  if (!offset.empty()) part["offset"] = Offset(offset[0]);
+  if (!offset.empty()) part["offset"] = Fields(offset[0], kOffset);
   ASSIGN_OR_RETURN(const auto lanes, offsets.OfLanes(session, group, kMaxLanes));
   part["lane_offsets"] = json::array();
-  for (const Row row : lanes) {
-    json lane = Offset(row);
-    lane["instance"] = Text(row, "instance");
-    lane["lane"] = Number(row, "lane");
-    part["lane_offsets"].push_back(std::move(lane));
-  }
+  for (const Row row : lanes) part["lane_offsets"].push_back(Fields(row, kLaneOffset));
   return absl::OkStatus();
 }
 
-absl::Status StateReader::ReadParked(postgres::Connection& session, const ConsumerGroup& group,
-                                     GroupRecord& record) {
+absl::Status ReadParked(postgres::Connection& session, const state::Schema& schema,
+                        const ConsumerGroup& group, GroupRecord& record) {
   json& part = record.part;
-  const state::KeyStates keys(schema_);
+  const state::KeyStates keys(schema);
   ASSIGN_OR_RETURN(const auto waiting, keys.CountWaiting(session, group));
   part["parked_keys_total"] = record.parked_keys = waiting.keys;
   part["parked_events"] = record.parked_events = waiting.events;
@@ -116,20 +96,18 @@ absl::Status StateReader::ReadParked(postgres::Connection& session, const Consum
   part["version_lag"] = record.version_lag;
   ASSIGN_OR_RETURN(const auto rows, keys.ListWaiting(session, group, kMaxKeys));
   for (const Row row : rows) {
-    part["parked_keys"].push_back({{"key", Text(row, "aggregate_key")},
-                                   {"events", Number(row, "parked")},
-                                   {"waits_for", Number(row, "waits_for")},
-                                   {"since", Time(row, "since")},
-                                   {"dead_letter", Number(row, "dead_letter")},
-                                   {"why", Why(row)}});
+    json& key = part["parked_keys"].emplace_back(Fields(row, kParkedKey));
+    key["key"] = row.Text("aggregate_key");
+    key["events"] = row.Int("parked");
+    key["why"] = Why(row);
   }
   return absl::OkStatus();
 }
 
-absl::Status StateReader::ReadDeadLetters(postgres::Connection& session, const ConsumerGroup& group,
-                                          GroupRecord& record) {
+absl::Status ReadDeadLetters(postgres::Connection& session, const state::Schema& schema,
+                             const ConsumerGroup& group, GroupRecord& record) {
   json& part = record.part;
-  const state::DeadLetterDesk desk(schema_, group);
+  const state::DeadLetterDesk desk(schema, group);
   ASSIGN_OR_RETURN(record.replays, desk.CountReplayed(session));
   ASSIGN_OR_RETURN(record.dead_letters, desk.CountOpen(session));
   part["dead_letters_open"] = record.dead_letters;
@@ -137,42 +115,25 @@ absl::Status StateReader::ReadDeadLetters(postgres::Connection& session, const C
   if (record.dead_letters == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto rows, desk.Newest(session, kMaxLetters));
   for (const Row row : rows) {
-    part["dead_letters"].push_back({{"id", Number(row, "id")},
-                                    {"event_id", Text(row, "event_id")},
-                                    {"message_id", Text(row, "message_id")},
-                                    {"key", Text(row, "aggregate_key")},
-                                    {"ordering_key", Text(row, "ordering_key")},
-                                    {"version", Number(row, "version")},
-                                    {"event_type", Text(row, "event_type")},
-                                    {"code", Text(row, "code")},
-                                    {"reason", Text(row, "reason")},
-                                    {"attempts", Number(row, "attempts")},
-                                    {"blocks", row.Bool("blocks")},
-                                    {"state", Text(row, "state")},
-                                    {"dead_at", Time(row, "dead_at")},
-                                    {"publish_time", Time(row, "publish_time")}});
+    json& letter = part["dead_letters"].emplace_back(Fields(row, kDeadLetter));
+    letter["key"] = row.IsNull("aggregate_key") ? json() : json(row.Text("aggregate_key"));
+    letter["blocks"] = row.Bool("blocks");
   }
   return absl::OkStatus();
 }
 
-absl::Status StateReader::ReadHistory(postgres::Connection& session, const ConsumerGroup& group,
-                                      GroupRecord& record) {
+absl::Status ReadHistory(postgres::Connection& session, const state::Schema& schema,
+                         const ConsumerGroup& group, GroupRecord& record) {
   json& part = record.part;
-  ASSIGN_OR_RETURN(const auto audit, state::Audit(schema_, group).Newest(session, kMaxHistory));
+  ASSIGN_OR_RETURN(const auto audit, state::Audit(schema, group).Newest(session, kMaxHistory));
   part["history"] = json::array();
   for (const Row row : audit) {
     const bool epochs = !row.IsNull("old_epoch") && !row.IsNull("new_epoch");
-    part["history"].push_back(
-        {{"id", Number(row, "id")},
-         {"at", Time(row, "at")},
-         {"action", Text(row, "action")},
-         {"operator", Text(row, "operator")},
-         {"reason", Text(row, "reason")},
-         {"change", epochs
-                        ? fmt::format("epoch {} → {}", row.Text("old_epoch"), row.Text("new_epoch"))
-                        : ""}});
+    json& entry = part["history"].emplace_back(Fields(row, kAudit));
+    entry["change"] =
+        epochs ? fmt::format("epoch {} → {}", row.Text("old_epoch"), row.Text("new_epoch")) : "";
   }
-  ASSIGN_OR_RETURN(auto checkpoints, state::Checkpoints(schema_, group).List(session));
+  ASSIGN_OR_RETURN(auto checkpoints, state::Checkpoints(schema, group).List(session));
   if (!checkpoints.empty()) record.checkpoint_at = checkpoints.front().taken_at;
   if (checkpoints.size() > kMaxCheckpoints) checkpoints.resize(kMaxCheckpoints);
   part["checkpoints"] = json::array();
@@ -182,10 +143,29 @@ absl::Status StateReader::ReadHistory(postgres::Connection& session, const Consu
          {"snapshot", checkpoint.snapshot},
          {"taken_at", FormatTimestamp(checkpoint.taken_at)},
          {"epoch", checkpoint.epoch},
-         {"expires_at",
-          checkpoint.expires_at ? json(FormatTimestamp(*checkpoint.expires_at)) : json(nullptr)}});
+         {"expires_at", web::TimeOrNull(checkpoint.expires_at.value_or(WallTime()))}});
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+StateReader::StateReader(const std::string& database, const state::Schema& schema)
+    : options_{.url = database,
+               .application_name = "lockstep-runner status",
+               .statement_timeout = Millis(5'000)},
+      schema_(schema) {}
+
+absl::StatusOr<GroupRecord> StateReader::Read(const std::string& group) {
+  if (!session_ || session_->broken()) {
+    session_.reset();
+    ASSIGN_OR_RETURN(session_, postgres::Connection::Open(options_));
+  }
+  GroupRecord record;
+  for (const auto read : {ReadOffsets, ReadParked, ReadDeadLetters, ReadHistory}) {
+    RETURN_IF_ERROR(read(*session_, schema_, ConsumerGroup(group), record));
+  }
+  return record;
 }
 
 }  // namespace lockstep::runner

@@ -4,10 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
 #include "postgres/connection.h"
 #include "state/schema.h"
 
@@ -19,8 +17,8 @@ struct GroupRecord {
   int64_t parked_events = 0;
   int64_t version_lag = 0;  // newest version received − stored, of the aggregate furthest behind
   int64_t dead_letters = 0;
-  std::optional<int64_t> replays;         // dead letters sent again, ever; none = not read yet
-  std::optional<WallTime> checkpoint_at;  // of the newest
+  std::optional<int64_t> replays;  // dead letters sent again, ever; none = not read yet
+  WallTime checkpoint_at;          // of the newest; the epoch of the clock = none
   // The rows behind these numbers, as the group's part of the status document has them.
   nlohmann::json part = nlohmann::json::object();
 };
@@ -35,16 +33,6 @@ class StateReader {
   absl::StatusOr<GroupRecord> Read(const std::string& group);
 
  private:
-  absl::StatusOr<postgres::Connection*> Session();
-  absl::Status ReadOffsets(postgres::Connection& session, const ConsumerGroup& group,
-                           GroupRecord& record);
-  absl::Status ReadParked(postgres::Connection& session, const ConsumerGroup& group,
-                          GroupRecord& record);
-  absl::Status ReadDeadLetters(postgres::Connection& session, const ConsumerGroup& group,
-                               GroupRecord& record);
-  absl::Status ReadHistory(postgres::Connection& session, const ConsumerGroup& group,
-                           GroupRecord& record);
-
   postgres::ConnectionOptions options_;
   std::unique_ptr<postgres::Connection> session_;
   const state::Schema schema_;

@@ -1,4 +1,4 @@
-#include "runner/message/event_parser.h"
+#include "runner/message/inbound.h"
 
 #include <gmock/gmock.h>
 
@@ -10,11 +10,10 @@ namespace {
 using ::testing::HasSubstr;
 
 Inbound Parse(pubsub::Message message) {
-  return EventParser::Parse({.message = std::move(message), .message_id = MessageId("1")},
-                            WallTime());
+  return Inbound({.message = std::move(message), .message_id = MessageId("1")}, WallTime());
 }
 
-TEST(EventParser, ReadsEveryAttribute) {
+TEST(Inbound, ReadsEveryAttribute) {
   TestEvent event{.id = "k/1", .version = 7, .event_id = "ABCDEF00-0000-4000-8000-000000000001"};
   pubsub::Message message = event.Message();
   message.attributes["tenant_id"] = "acme";
@@ -27,7 +26,7 @@ TEST(EventParser, ReadsEveryAttribute) {
   EXPECT_TRUE(item.ordered());
 }
 
-TEST(EventParser, KeepsAggregatesApartThatLookAlike) {
+TEST(Inbound, KeepsAggregatesApartThatLookAlike) {
   const auto key = [](std::optional<std::string> tenant, std::string type, std::string id) {
     return envelope::AggregateKey({std::move(tenant), std::move(type), std::move(id)});
   };
@@ -37,7 +36,7 @@ TEST(EventParser, KeepsAggregatesApartThatLookAlike) {
   EXPECT_NE(key(std::nullopt, "a%2F", "c"), key(std::nullopt, "a/", "c"));
 }
 
-TEST(EventParser, MakesPoisonOfAMissingAttributeAndNamesIt) {
+TEST(Inbound, MakesPoisonOfAMissingAttributeAndNamesIt) {
   for (const char* name : {"event_id", "event_type", "aggregate_type", "aggregate_id", "version",
                            "schema_version", "occurred_at", "content_type"}) {
     pubsub::Message message = TestEvent{}.Message();
@@ -49,7 +48,7 @@ TEST(EventParser, MakesPoisonOfAMissingAttributeAndNamesIt) {
   }
 }
 
-TEST(EventParser, MakesPoisonOfAMalformedAttribute) {
+TEST(Inbound, MakesPoisonOfAMalformedAttribute) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"event_id", "42"},
       {"event_id", "00000000-0000-4000-8000-00000000000g"},
@@ -73,7 +72,7 @@ TEST(EventParser, MakesPoisonOfAMalformedAttribute) {
   }
 }
 
-TEST(EventParser, LosesTheNulCharactersThatPostgresCannotKeep) {
+TEST(Inbound, LosesTheNulCharactersThatPostgresCannotKeep) {
   pubsub::Message message = TestEvent{}.Message();
   message.ordering_key = std::string("k\0k", 3);
   message.attributes[std::string("n\0n", 3)] = "v";
@@ -92,7 +91,7 @@ TEST(EventParser, LosesTheNulCharactersThatPostgresCannotKeep) {
   EXPECT_EQ(again.poison->code, "EVENT.ATTRIBUTE_INVALID");
 }
 
-TEST(EventParser, FillsInWhatCanBeReadOfAPoisonedMessage) {
+TEST(Inbound, FillsInWhatCanBeReadOfAPoisonedMessage) {
   pubsub::Message message = TestEvent{.id = "k9", .version = 3}.Message();
   message.attributes.erase("occurred_at");
   const Inbound item = Parse(message);

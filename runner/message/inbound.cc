@@ -1,0 +1,36 @@
+#include "runner/message/inbound.h"
+
+#include <exception>
+#include <utility>
+
+#include "platform/status.h"
+
+namespace lockstep::runner {
+
+Inbound::Inbound(pubsub::Delivery delivery, WallTime received)
+    : token(std::move(delivery.token)), received_at(received) {
+  message_id = std::move(delivery.message_id);
+  ordering_key = std::move(delivery.message.ordering_key);
+  publish_time = delivery.publish_time;
+  event.payload = std::move(delivery.message.data);
+  event.attributes = std::move(delivery.message.attributes);
+  ReadAttributes(*this);
+}
+
+Inbound::Inbound(envelope::Received kept)
+    : Received(std::move(kept)), received_at(Clock::System().Now()) {}
+
+void MapEvent(const projections::Projector& projector, Inbound& item) {
+  try {
+    auto change = projector.Map(item.event);
+    if (change.ok()) {
+      item.change = *std::move(change);
+    } else {
+      item.poison = Poison::MappingFailed(MessageOf(change.status()));
+    }
+  } catch (const std::exception& e) {
+    item.poison = Poison::MappingFailed(e.what());
+  }
+}
+
+}  // namespace lockstep::runner
