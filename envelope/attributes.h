@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// Its value is the publisher's position; a message with it and without an event is a heartbeat.
+inline constexpr char kHeartbeatAttribute[] = "lockstep_heartbeat";
+
 // The attributes of a message: a map of a dozen short texts, in the order in which they were set.
 // They lie side by side and are found by looking along them: a tree costs an allocation for each,
 // on every message of a stream, and finds them no sooner.

@@ -16,6 +16,5 @@ absl::StatusOr<pubsub::Message> MessageOf(const OutboxRow& row);
 
 // A control message without ordering key: the publisher's position in each outbox.
 pubsub::Message HeartbeatMessage(const std::string& position);
-inline constexpr char kHeartbeatAttribute[] = "lockstep_heartbeat";
 
 }  // namespace lockstep::publisher

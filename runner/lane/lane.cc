@@ -6,11 +6,11 @@ namespace lockstep::runner {
 namespace {
 
 constexpr Millis kHeldLook{20};
-constexpr char kHeartbeat[] = "lockstep_heartbeat";
 
 // Not an event that has an attribute of that name: it would be acked unapplied.
 bool IsHeartbeat(const pubsub::Message& message) {
-  return message.attributes.contains(kHeartbeat) && !message.attributes.contains("event_id");
+  return message.attributes.contains(kHeartbeatAttribute) &&
+         !message.attributes.contains("event_id");
 }
 
 // The messages of one batch, sorted by what is to be done with them.
