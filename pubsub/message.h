@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "envelope/attributes.h"
 #include "platform/clock.h"
 #include "platform/strong_id.h"
@@ -28,6 +29,10 @@ struct Message {
 
   int64_t ByteSize() const;  // as Pub/Sub counts it against its limits
 };
+
+// INVALID_ARGUMENT with a sentence when Pub/Sub would refuse the message whatever the topic: one
+// bad message refused by the server takes its whole request with it, so it is found before.
+absl::Status CheckLimits(const Message& message);
 
 // Names one delivery of a message to us; a redelivery has another.
 using AckToken = StrongId<struct AckTokenTag>;

@@ -1,10 +1,8 @@
 #include "pubsub/publish_calls.h"
 
 #include <map>
+#include <set>
 #include <utility>
-
-#include "platform/log/log.h"
-#include "pubsub/limits.h"
 
 namespace lockstep::pubsub {
 namespace {
@@ -30,17 +28,13 @@ PublishCalls::PublishCalls(const PublisherOptions& options, Keys keys, Send send
       post_(std::move(post)),
       max_requests_(options.max_requests_in_flight) {}
 
-void PublishCalls::Publish(const std::string& topic, std::vector<Message> messages,
-                           Publisher::Done done) {
+void PublishCalls::Publish(const std::string& topic, std::vector<Message> messages, Done done) {
   const SteadyTime deadline = std::chrono::steady_clock::now() + timeout_;
-  const auto call = std::make_shared<Call>();
-  call->results.resize(messages.size());
-  call->open = messages.size();
-  call->done = std::move(done);
+  const auto call = std::make_shared<Call>(messages.size(), std::move(done));
   Actions actions;
   if (messages.empty()) actions.report.push_back(call);
-  std::map<std::string, ChainPtr> chains;  // by key, under kApart
-  std::vector<ChainPtr> order;
+  std::map<std::string, SequencePtr> sequences;  // by key, under kApart
+  std::vector<SequencePtr> order;
   std::set<std::string> failed;  // keys
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string& key = messages[i].ordering_key;
@@ -50,20 +44,20 @@ void PublishCalls::Publish(const std::string& topic, std::vector<Message> messag
       Finish(call, i, std::move(status), actions);
       continue;
     }
-    ChainPtr& chain = chains[keys_ == Keys::kApart ? key : ""];
-    if (chain == nullptr) {
-      chain = order.emplace_back(std::make_shared<Chain>(
-          Chain{.call = call, .topic = topic, .deadline = deadline, .waiting = {}}));
+    SequencePtr& sequence = sequences[keys_ == Keys::kApart ? key : ""];
+    if (sequence == nullptr) {
+      sequence = order.emplace_back(std::make_shared<Sequence>(
+          Sequence{.call = call, .topic = topic, .deadline = deadline, .waiting = {}}));
     }
-    chain->waiting.emplace_back(std::move(messages[i]), i);
+    sequence->waiting.emplace_back(std::move(messages[i]), i);
   }
   {
     std::scoped_lock lock(mu_);
-    for (const ChainPtr& chain : order) {
+    for (const SequencePtr& sequence : order) {
       if (closed_) {
-        FailWaiting(*chain, Cancelled(), actions);
+        FailWaiting(*sequence, Cancelled(), actions);
       } else {
-        ready_.push_back(chain);
+        ready_.push_back(sequence);
       }
     }
     FillSlots(actions);
@@ -88,43 +82,43 @@ void PublishCalls::SetMaxRequests(int requests) {
 
 void PublishCalls::FillSlots(Actions& actions) {
   while (under_way_ < max_requests_ && !ready_.empty()) {
-    const ChainPtr chain = std::move(ready_.front());
+    const SequencePtr sequence = std::move(ready_.front());
     ready_.pop_front();
-    if (chain->deadline <= std::chrono::steady_clock::now()) {
-      FailWaiting(*chain, absl::DeadlineExceededError("the message could not be sent in time"),
+    if (sequence->deadline <= std::chrono::steady_clock::now()) {
+      FailWaiting(*sequence, absl::DeadlineExceededError("the message could not be sent in time"),
                   actions);
     } else {
-      Take(chain, actions);
+      Take(sequence, actions);
     }
   }
 }
 
-void PublishCalls::Take(const ChainPtr& chain, Actions& actions) {
+void PublishCalls::Take(const SequencePtr& sequence, Actions& actions) {
   auto request = std::make_shared<Request>(
-      Request{.topic = chain->topic, .messages = {}, .deadline = chain->deadline});
+      Request{.topic = sequence->topic, .messages = {}, .deadline = sequence->deadline});
   std::vector<size_t> places;
-  int64_t bytes = static_cast<int64_t>(chain->topic.size()) + kFraming;
-  while (!chain->waiting.empty() && places.size() < kMaxPublishMessages) {
-    auto& [message, place] = chain->waiting.front();
+  int64_t bytes = static_cast<int64_t>(sequence->topic.size()) + kFraming;
+  while (!sequence->waiting.empty() && places.size() < kMaxPublishMessages) {
+    auto& [message, place] = sequence->waiting.front();
     bytes += WireSize(message);
     if (!places.empty() && bytes > kMaxPublishBytes) break;
     request->messages.push_back(std::move(message));
     places.push_back(place);
-    chain->waiting.pop_front();
+    sequence->waiting.pop_front();
   }
   ++under_way_;
-  actions.send.push_back({chain, std::move(request), std::move(places)});
+  actions.send.push_back({sequence, std::move(request), std::move(places)});
 }
 
-void PublishCalls::FailWaiting(Chain& chain, const absl::Status& status, Actions& actions) {
-  for (const auto& [message, place] : chain.waiting) Finish(chain.call, place, status, actions);
-  chain.waiting.clear();
+void PublishCalls::FailWaiting(Sequence& sequence, const absl::Status& status, Actions& actions) {
+  for (const auto& [message, place] : sequence.waiting)
+    Finish(sequence.call, place, status, actions);
+  sequence.waiting.clear();
 }
 
 void PublishCalls::Finish(const CallPtr& call, size_t place, absl::StatusOr<MessageId> result,
                           Actions& actions) {
-  call->results[place] = std::move(result);
-  if (--call->open == 0) actions.report.push_back(call);
+  if (call->Finish(place, std::move(result))) actions.report.push_back(call);
 }
 
 void PublishCalls::OnAnswer(const Actions::Sending& sent, Results results) {
@@ -132,23 +126,23 @@ void PublishCalls::OnAnswer(const Actions::Sending& sent, Results results) {
   {
     std::scoped_lock lock(mu_);
     --under_way_;
-    Chain& chain = *sent.chain;
+    Sequence& sequence = *sent.sequence;
     std::set<std::string> failed;  // keys
     for (size_t i = 0; i < sent.places.size(); ++i) {
       if (!results[i].ok()) {
         if (closed_) results[i] = Cancelled();
         failed.insert(sent.request->messages[i].ordering_key);
       }
-      Finish(chain.call, sent.places[i], std::move(results[i]), actions);
+      Finish(sequence.call, sent.places[i], std::move(results[i]), actions);
     }
     failed.erase("");
-    if (closed_) FailWaiting(chain, Cancelled(), actions);
-    std::erase_if(chain.waiting, [&](const auto& waiting) {
+    if (closed_) FailWaiting(sequence, Cancelled(), actions);
+    std::erase_if(sequence.waiting, [&](const auto& waiting) {
       const bool behind = failed.contains(waiting.first.ordering_key);
-      if (behind) Finish(chain.call, waiting.second, Aborted(), actions);
+      if (behind) Finish(sequence.call, waiting.second, Aborted(), actions);
       return behind;
     });
-    if (!chain.waiting.empty()) ready_.push_back(sent.chain);
+    if (!sequence.waiting.empty()) ready_.push_back(sent.sequence);
     FillSlots(actions);
   }
   Run(actions);
@@ -163,15 +157,7 @@ void PublishCalls::Run(const Actions& actions) {
 }
 
 void PublishCalls::Report(const std::vector<CallPtr>& calls) {
-  for (const CallPtr& call : calls) {
-    try {
-      call->done(std::move(call->results));
-    } catch (const std::exception& error) {
-      log::Error("a publish callback threw", {{"error", error.what()}});
-    } catch (...) {
-      log::Error("a publish callback threw");
-    }
-  }
+  for (const CallPtr& call : calls) call->Report("a publish callback");
 }
 
 void PublishCalls::Close() {
@@ -179,8 +165,8 @@ void PublishCalls::Close() {
   {
     std::scoped_lock lock(mu_);
     closed_ = true;
-    for (const ChainPtr& chain : std::exchange(ready_, {})) {
-      FailWaiting(*chain, Cancelled(), actions);
+    for (const SequencePtr& sequence : std::exchange(ready_, {})) {
+      FailWaiting(*sequence, Cancelled(), actions);
     }
   }
   Run(actions);

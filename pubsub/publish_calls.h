@@ -5,13 +5,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
 #include "pubsub/publisher.h"
+#include "pubsub/user_call.h"
 
 namespace lockstep::pubsub {
 
@@ -20,7 +20,7 @@ namespace lockstep::pubsub {
 // out one after another, and what stands behind a failure in its key is aborted. Calls know nothing
 // of each other: see the port. Safe from any thread; results are reported on the threads that
 // answer and on those of `post`. Close ends it.
-class PublishCalls {
+class PublishCalls : public Publisher {
  public:
   using Results = std::vector<absl::StatusOr<MessageId>>;
   struct Request {
@@ -40,9 +40,8 @@ class PublishCalls {
 
   PublishCalls(const PublisherOptions& options, Keys keys, Send send, Post post);
 
-  void Publish(const std::string& topic, std::vector<Message> messages, Publisher::Done done);
-
-  void SetMaxRequests(int requests);
+  void Publish(const std::string& topic, std::vector<Message> messages, Done done) override;
+  void SetMaxRequests(int requests) override;
 
   // Fails what waits with CANCELLED, and later what is under way unless it succeeds: the owner
   // cancels and awaits that. Returns when no posted result is being reported any more.
@@ -50,24 +49,20 @@ class PublishCalls {
   bool Idle() const;  // nothing is under way
 
  private:
-  struct Call {
-    Results results;
-    size_t open = 0;
-    Publisher::Done done;
-  };
-  using CallPtr = std::shared_ptr<Call>;  // shared by its chains
+  using Call = UserCall<absl::StatusOr<MessageId>>;
+  using CallPtr = std::shared_ptr<Call>;  // shared by its sequences
   // Messages of a call that must not overtake each other, as far as they wait.
-  struct Chain {
+  struct Sequence {
     CallPtr call;
     std::string topic;
     SteadyTime deadline;
     std::deque<std::pair<Message, size_t>> waiting;  // with their places in the call
   };
-  using ChainPtr = std::shared_ptr<Chain>;  // shared with the answer to its request
+  using SequencePtr = std::shared_ptr<Sequence>;  // shared with the answer to its request
   // What is to be done once the lock is released.
   struct Actions {
     struct Sending {
-      ChainPtr chain;
+      SequencePtr sequence;
       std::shared_ptr<const Request> request;
       std::vector<size_t> places;
     };
@@ -76,8 +71,8 @@ class PublishCalls {
   };
 
   void FillSlots(Actions& actions);
-  void Take(const ChainPtr& chain, Actions& actions);
-  void FailWaiting(Chain& chain, const absl::Status& status, Actions& actions);
+  void Take(const SequencePtr& sequence, Actions& actions);
+  void FailWaiting(Sequence& sequence, const absl::Status& status, Actions& actions);
   void Finish(const CallPtr& call, size_t place, absl::StatusOr<MessageId> result,
               Actions& actions);
   void OnAnswer(const Actions::Sending& sent, Results results);
@@ -92,7 +87,7 @@ class PublishCalls {
   mutable std::mutex mu_;
   std::condition_variable reported_;
   int max_requests_;
-  std::deque<ChainPtr> ready_;  // wait for a slot, in turn
+  std::deque<SequencePtr> ready_;  // wait for a slot, in turn
   int under_way_ = 0;
   int posted_ = 0;  // reports
   bool closed_ = false;

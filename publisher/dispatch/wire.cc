@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "platform/status.h"
-#include "pubsub/limits.h"
 
 namespace lockstep::publisher {
 namespace {

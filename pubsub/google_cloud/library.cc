@@ -1,9 +1,6 @@
 #include "pubsub/google_cloud/library.h"
 
 #include <cstdlib>
-#include <optional>
-#include <string_view>
-#include <utility>
 
 #include "google/cloud/common_options.h"
 #include "google/cloud/grpc_options.h"
@@ -11,7 +8,6 @@
 #include "google/cloud/pubsub/options.h"
 #include "google/cloud/version.h"
 #include "platform/log/log.h"
-#include "platform/status.h"
 #include "pubsub/grpc/channel/status.h"
 
 namespace lockstep::pubsub::google_cloud {
@@ -51,20 +47,6 @@ class Patient : public gc::pubsub::RetryPolicy {
   const Millis patience_;
   const SteadyTime end_;
 };
-
-// "projects/p/topics/t" with `collection` "topics" -> p and t.
-std::optional<std::pair<std::string, std::string>> Split(std::string_view name,
-                                                         std::string_view collection) {
-  constexpr std::string_view kProjects = "projects/";
-  if (name.substr(0, kProjects.size()) != kProjects) return std::nullopt;
-  name.remove_prefix(kProjects.size());
-  const std::string middle = fmt::format("/{}/", collection);
-  const size_t at = name.find(middle);
-  if (at == std::string_view::npos || at == 0) return std::nullopt;
-  const std::string_view id = name.substr(at + middle.size());
-  if (id.empty() || id.find('/') != std::string_view::npos) return std::nullopt;
-  return std::pair(std::string(name.substr(0, at)), std::string(id));
-}
 
 // As our own channel has it (grpc/channel.cc): the ids that an exactly-once subscription refuses
 // come in the trailer, of a lease extension thousands at once.
@@ -108,23 +90,6 @@ absl::StatusOr<std::shared_ptr<Library>> OpenLibrary(const TransportOptions& opt
 absl::Status FromCloud(const gc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
-}
-
-absl::StatusOr<gc::pubsub::Topic> ParseTopic(const std::string& name) {
-  const auto parts = Split(name, "topics");
-  if (!parts.has_value()) {
-    return InvalidArgument("'{}' is no topic: it must read projects/PROJECT/topics/TOPIC", name);
-  }
-  return gc::pubsub::Topic(parts->first, parts->second);
-}
-
-absl::StatusOr<gc::pubsub::Subscription> ParseSubscription(const std::string& name) {
-  const auto parts = Split(name, "subscriptions");
-  if (!parts.has_value()) {
-    return InvalidArgument(
-        "'{}' is no subscription: it must read projects/PROJECT/subscriptions/SUBSCRIPTION", name);
-  }
-  return gc::pubsub::Subscription(parts->first, parts->second);
 }
 
 std::shared_ptr<gc::pubsub::RetryPolicy> PatientRetryPolicy(Millis patience) {

@@ -2,16 +2,19 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "google/cloud/options.h"
 #include "google/cloud/pubsub/retry_policy.h"
-#include "google/cloud/pubsub/subscription.h"
-#include "google/cloud/pubsub/topic.h"
 #include "google/cloud/status.h"
 #include "platform/clock.h"
+#include "platform/status.h"
+#include "platform/text.h"
 #include "pubsub/grpc/channel/channel.h"
+#include "pubsub/names.h"
+#include "pubsub/transport.h"
 
 namespace lockstep::pubsub::google_cloud {
 
@@ -27,12 +30,25 @@ struct Library {
 
 absl::StatusOr<std::shared_ptr<Library>> OpenLibrary(const TransportOptions& options);
 
+// The port's Publisher and Receiver (publisher.cc, receiver.cc).
+std::unique_ptr<Publisher> MakePublisher(const PublisherOptions& options,
+                                         std::shared_ptr<Library> library);
+std::unique_ptr<Receiver> MakeReceiver(const ReceiverOptions& options, DeliverySink& sink,
+                                       std::shared_ptr<Library> library);
+
 // The library's status ends here.
 absl::Status FromCloud(const google::cloud::Status& status);
 
-// Full names to the library's types; INVALID_ARGUMENT with a sentence.
-absl::StatusOr<google::cloud::pubsub::Topic> ParseTopic(const std::string& name);
-absl::StatusOr<google::cloud::pubsub::Subscription> ParseSubscription(const std::string& name);
+// A full name to the library's Topic or Subscription; INVALID_ARGUMENT with a sentence. `kind` as
+// in "topic".
+template <typename Name>
+absl::StatusOr<Name> ParseName(const std::string& name, std::string_view kind) {
+  Name parsed{std::string(ProjectOf(name)), std::string(ShortName(name))};
+  const bool whole = !ProjectOf(name).empty() && !ShortName(name).empty();
+  if (whole && parsed.FullName() == name) return parsed;
+  return InvalidArgument("'{}' is no {}: it must read projects/PROJECT/{}s/{}", name, kind, kind,
+                         ToUpper(kind));
+}
 
 // Retries what may pass for `patience` (zero = for ever). The library's own policies know neither a
 // server that hangs (DEADLINE_EXCEEDED) nor one that loses its mind for a moment (UNKNOWN).

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "platform/status.h"
-#include "pubsub/limits.h"
+#include "pubsub/message.h"
 
 namespace lockstep::testing {
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <mutex>
+#include <utility>
 
 #include "platform/clock.h"
 #include "pubsub/grpc/channel/timers.h"
@@ -15,28 +16,74 @@ namespace lockstep::pubsub::grpc_client {
 class Keepalive {
  public:
   // `every` 0 = it does nothing.
-  Keepalive(Millis every, Timers& timers);
-  ~Keepalive();
+  Keepalive(Millis every, Timers& timers, std::function<void()> ping, std::function<void()> hang_up)
+      : every_(every), ping_(std::move(ping)), hang_up_(std::move(hang_up)), timer_(timers) {}
+  ~Keepalive() { End(); }
 
-  void Begin(std::function<void()> ping, std::function<void()> hang_up);
-  void OnResponse(bool with_messages);
+  void Begin() {
+    if (every_ <= Millis(0)) return;
+    std::scoped_lock lock(mu_);
+    watching_ = true;
+    paused_ = awaiting_ = answers_ = false;
+    timer_.Set(every_, [this] { OnPingTime(); });
+  }
+
+  void OnResponse(bool with_messages) {
+    std::scoped_lock lock(mu_);
+    // One with messages shows that it lives, not that it knows pings.
+    if (awaiting_ && !with_messages) answers_ = true;
+    awaiting_ = false;
+  }
+
   // While the stream is not read, silence means nothing.
-  void Pause();
-  void Resume();
-  void End();
+  void Pause() {
+    std::scoped_lock lock(mu_);
+    paused_ = true;
+  }
+
+  void Resume() {
+    std::scoped_lock lock(mu_);
+    paused_ = false;
+    awaiting_ = false;  // its answer may have waited with the rest
+  }
+
+  void End() {
+    {
+      std::scoped_lock lock(mu_);
+      watching_ = false;
+    }
+    timer_.Cancel();
+  }
 
  private:
-  void OnPingTime();
-  void OnJudgement();
+  void OnPingTime() {
+    {
+      std::scoped_lock lock(mu_);
+      if (!watching_) return;
+      timer_.Set(every_ / 2, [this] { OnJudgement(); });
+      if (paused_) return;
+      awaiting_ = true;
+    }
+    ping_();
+  }
+
+  void OnJudgement() {
+    {
+      std::scoped_lock lock(mu_);
+      if (!watching_) return;
+      const bool silent = awaiting_ && answers_ && !paused_;
+      if (!silent) return timer_.Set(every_ - every_ / 2, [this] { OnPingTime(); });
+      watching_ = false;
+    }
+    hang_up_();
+  }
 
   const Millis every_;
-  Timers& timers_;
+  const std::function<void()> ping_;
+  const std::function<void()> hang_up_;
 
   std::mutex mu_;
-  std::function<void()> ping_;
-  std::function<void()> hang_up_;
-  Timers::Id timer_ = 0;
-  Timers::Id fired_ = 0;  // the one before: its function may still be at work
+  Timer timer_;
   bool watching_ = false;
   bool paused_ = false;
   bool awaiting_ = false;  // an answer

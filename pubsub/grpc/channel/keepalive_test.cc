@@ -11,21 +11,18 @@ namespace {
 
 class KeepaliveTest : public ::testing::Test {
  protected:
-  void Begin() {
-    keepalive_.Begin(
-        [this] {
-          {
-            std::scoped_lock lock(mu_);
-            ++pings_;
-            changed_.notify_all();
-          }
-          if (on_ping) on_ping();
-        },
-        [this] {
-          std::scoped_lock lock(mu_);
-          ++hung_up_;
-          changed_.notify_all();
-        });
+  void OnPing() {
+    {
+      std::scoped_lock lock(mu_);
+      ++pings_;
+      changed_.notify_all();
+    }
+    if (on_ping) on_ping();
+  }
+  void OnHangUp() {
+    std::scoped_lock lock(mu_);
+    ++hung_up_;
+    changed_.notify_all();
   }
   bool AwaitPings(int count) {
     std::unique_lock lock(mu_);
@@ -40,13 +37,13 @@ class KeepaliveTest : public ::testing::Test {
     return hung_up_;
   }
 
-  std::function<void()> on_ping;  // set before Begin
+  std::function<void()> on_ping;  // set before keepalive_.Begin
   std::mutex mu_;
   std::condition_variable changed_;
   int pings_ = 0;
   int hung_up_ = 0;
   Timers timers_;
-  Keepalive keepalive_{Millis(10), timers_};
+  Keepalive keepalive_{Millis(10), timers_, [this] { OnPing(); }, [this] { OnHangUp(); }};
 };
 
 TEST_F(KeepaliveTest, HangsUpOnAServerThatAnsweredAndThenDidNot) {
@@ -54,7 +51,7 @@ TEST_F(KeepaliveTest, HangsUpOnAServerThatAnsweredAndThenDidNot) {
   on_ping = [&] {
     if (++seen <= 2) keepalive_.OnResponse(false);
   };
-  Begin();
+  keepalive_.Begin();
   ASSERT_TRUE(AwaitHangUp());
   EXPECT_GE(seen, 3);
 }
@@ -64,7 +61,7 @@ TEST_F(KeepaliveTest, LeavesAServerAloneThatKnowsNoPings) {
   on_ping = [&] {
     if (++seen < 3) keepalive_.OnResponse(true);  // messages come, answers don't
   };
-  Begin();
+  keepalive_.Begin();
   ASSERT_TRUE(AwaitPings(6));
   EXPECT_EQ(hung_up(), 0);
 }
@@ -74,11 +71,12 @@ TEST_F(KeepaliveTest, SilenceMeansNothingWhileNothingIsRead) {
     keepalive_.OnResponse(false);
     keepalive_.Pause();
   };
-  Begin();
+  keepalive_.Begin();
   ASSERT_TRUE(AwaitPings(1));
   // As long as three pings would take.
   bool passed = false;
-  timers_.After(Millis(30), [&] {
+  Timer timer(timers_);
+  timer.Set(Millis(30), [&] {
     std::scoped_lock lock(mu_);
     passed = true;
     changed_.notify_all();
@@ -92,12 +90,12 @@ TEST_F(KeepaliveTest, SilenceMeansNothingWhileNothingIsRead) {
 TEST_F(KeepaliveTest, ItsEndWaitsForAPingThatIsJustSent) {
   EndsEarly ends;
   on_ping = [&] { ends.Begin([this] { keepalive_.End(); }); };
-  Begin();
+  keepalive_.Begin();
   EXPECT_FALSE(ends.Await());
 }
 
 TEST_F(KeepaliveTest, IsSilentAfterItsEnd) {
-  Begin();
+  keepalive_.Begin();
   ASSERT_TRUE(AwaitPings(1));
   keepalive_.End();
   std::scoped_lock lock(mu_);

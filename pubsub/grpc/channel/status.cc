@@ -44,7 +44,7 @@ std::map<std::string, std::string> AckFailures(const grpc::Status& status) {
     google::rpc::ErrorInfo info;
     if (!detail.Is<google::rpc::ErrorInfo>() || !detail.UnpackTo(&info)) continue;
     for (const auto& [id, reason] : info.metadata()) {
-      if (reason.rfind("PERMANENT_FAILURE", 0) == 0 || reason.rfind("TRANSIENT_FAILURE", 0) == 0) {
+      if (reason.starts_with("PERMANENT_FAILURE") || reason.starts_with("TRANSIENT_FAILURE")) {
         failures[id] = reason;
       }
     }

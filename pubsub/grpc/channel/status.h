@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "platform/retry_policy.h"
 
 namespace lockstep::pubsub::grpc_client {
 
@@ -15,6 +16,16 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& address);
 
 // Faults that may pass by themselves: the same request may be sent again.
 bool MayPass(absl::StatusCode code);
+
+// How they are tried again: as often as the deadline allows, after waits that double up to `cap`.
+constexpr RetryPolicy WithoutEnd(Millis base, Millis cap, double jitter = 0.3) {
+  return {.max_attempts = 0,
+          .base = base,
+          .factor = 2,
+          .cap = cap,
+          .jitter = RetryPolicy::Jitter::kProportional,
+          .jitter_amount = jitter};
+}
 
 // What an exactly-once subscription says about each ack id that it refused: id -> reason, such as
 // PERMANENT_FAILURE_INVALID_ACK_ID. Empty when the status carries no such detail.

@@ -8,39 +8,35 @@ Timers::~Timers() {
   {
     std::scoped_lock lock(mu_);
     stopping_ = true;
-    due_.clear();
-    times_.clear();
   }
   changed_.notify_all();
   thread_.join();
 }
 
-Timers::Id Timers::After(Millis delay, std::function<void()> run) {
+void Timers::Add(Millis delay, Timer* timer, std::function<void()> run) {
   const SteadyTime time = std::chrono::steady_clock::now() + delay;
-  std::unique_lock lock(mu_);
-  const Id id = next_++;
-  const auto [place, inserted] = due_.emplace(std::pair(time, id), std::move(run));
-  times_.emplace(id, time);
-  const bool first = place == due_.begin();
-  lock.unlock();
-  if (first) changed_.notify_all();
-  return id;
+  Entry replaced;  // destroyed after the lock
+  std::scoped_lock lock(mu_);
+  const Place place{time, ++last_};
+  if (timer != nullptr) {
+    replaced = TakeOut(*timer);
+    timer->place_ = place;
+  }
+  const auto added = due_.emplace(place, Entry{timer, std::move(run)}).first;
+  if (added == due_.begin()) changed_.notify_all();
 }
 
-void Timers::Cancel(Id id) {
-  if (id == 0) return;
-  std::function<void()> dropped;  // destroyed after the lock
+Timers::Entry Timers::TakeOut(Timer& timer) {
+  auto node = due_.extract(std::exchange(timer.place_, {}));
+  return node.empty() ? Entry{} : std::move(node.mapped());
+}
+
+void Timers::Cancel(Timer& timer) {
+  Entry dropped;  // destroyed after the lock
   std::unique_lock lock(mu_);
-  const auto time = times_.find(id);
-  if (time != times_.end()) {
-    const auto place = due_.find({time->second, id});
-    dropped = std::move(place->second);
-    due_.erase(place);
-    times_.erase(time);
-    return;
-  }
+  dropped = TakeOut(timer);
   if (std::this_thread::get_id() == thread_.get_id()) return;
-  changed_.wait(lock, [&] { return running_ != id; });
+  changed_.wait(lock, [&] { return running_ != &timer; });
 }
 
 void Timers::Loop() {
@@ -50,21 +46,18 @@ void Timers::Loop() {
       changed_.wait(lock);
       continue;
     }
-    const auto first = due_.begin();
-    const auto [time, id] = first->first;
+    const SteadyTime time = due_.begin()->first.first;
     if (std::chrono::steady_clock::now() < time) {
       changed_.wait_until(lock, time);
       continue;
     }
-    std::function<void()> run = std::move(first->second);
-    due_.erase(first);
-    times_.erase(id);
-    running_ = id;
+    Entry entry = std::move(due_.extract(due_.begin()).mapped());
+    running_ = entry.timer;
     lock.unlock();
-    run();
-    run = nullptr;
+    entry.run();
+    entry.run = nullptr;
     lock.lock();
-    running_ = 0;
+    running_ = nullptr;
     changed_.notify_all();
   }
 }

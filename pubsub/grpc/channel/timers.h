@@ -12,37 +12,62 @@
 
 namespace lockstep::pubsub::grpc_client {
 
+class Timer;
+
 // Runs functions later, on one thread of its own: backoffs, lease renewals, and results that must
 // not be reported on the caller's thread. Functions may start RPCs, they must not wait. Safe from
 // any thread; the destructor drops what has not run.
 class Timers {
  public:
-  using Id = uint64_t;
-
   Timers();
   ~Timers();
   Timers(const Timers&) = delete;
   Timers& operator=(const Timers&) = delete;
 
-  Id After(Millis delay, std::function<void()> run);
-  void Now(std::function<void()> run) { After(Millis(0), std::move(run)); }
-
-  // Afterwards the function is neither running (unless this is its own thread) nor will it run. 0
-  // is no timer. A function that forgets its own id must leave it where its owner's end finds it.
-  void Cancel(Id id);
+  void Now(std::function<void()> run) { Add(Millis(0), nullptr, std::move(run)); }
 
  private:
+  friend class Timer;
+  using Place = std::pair<SteadyTime, uint64_t>;  // the time, and a number of its own
+  struct Entry {
+    Timer* timer;  // null = nobody will ask
+    std::function<void()> run;
+  };
+
+  void Add(Millis delay, Timer* timer, std::function<void()> run);
+  void Cancel(Timer& timer);
+  Entry TakeOut(Timer& timer);
   void Loop();
 
   std::mutex mu_;
   std::condition_variable changed_;
-  std::map<std::pair<SteadyTime, Id>, std::function<void()>> due_;
-  std::map<Id, SteadyTime> times_;
-  Id next_ = 1;
-  Id running_ = 0;
+  std::map<Place, Entry> due_;
+  uint64_t last_ = 0;
+  const Timer* running_ = nullptr;
   bool stopping_ = false;
 
   std::thread thread_;
+};
+
+// One function at a time that is to run on the thread of the timers. Safe from any thread.
+class Timer {
+ public:
+  explicit Timer(Timers& timers) : timers_(timers) {}
+  ~Timer() { Cancel(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  // Takes the place of the function that has been set before, unless that runs already.
+  void Set(Millis delay, std::function<void()> run) { timers_.Add(delay, this, std::move(run)); }
+
+  // Afterwards no function that was set is running (unless this is its own thread), nor will it.
+  void Cancel() { timers_.Cancel(*this); }
+
+ private:
+  friend class Timers;
+
+  Timers& timers_;
+  Timers::Place place_;  // under the lock of the timers; a number of 0 = not set
 };
 
 }  // namespace lockstep::pubsub::grpc_client

@@ -3,7 +3,6 @@
 #include <grpcpp/client_context.h>
 
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
@@ -14,14 +13,11 @@
 namespace lockstep::pubsub::grpc_client {
 
 // Unary RPCs under way: each with a deadline, cancelled together, waited for. Their answers come on
-// gRPC's threads. Safe from any thread; the destructor cancels and waits, so that an answer never
-// meets an owner that is gone.
+// gRPC's threads. Safe from any thread; the destructor closes, so that an answer never meets an
+// owner that is gone.
 class UnaryCalls {
  public:
-  ~UnaryCalls() {
-    CancelAll();
-    Wait();
-  }
+  ~UnaryCalls() { Close(); }
 
   // `start(context, request, response, callback)` starts the RPC, as the methods of a stub's
   // async() do. The request is alive until `done` returns.
@@ -37,8 +33,15 @@ class UnaryCalls {
           });
   }
 
-  void CancelAll();  // and whatever starts later
-  void Wait();
+  // Cancels what is under way and whatever starts later, and waits for the first.
+  void Close() {
+    std::unique_lock lock(mu_);
+    cancelled_ = true;
+    // Under the lock, for a context must not end meanwhile. TryCancel never runs a callback itself:
+    // gRPC runs those on its own threads.
+    for (grpc::ClientContext* context : open_) context->TryCancel();
+    idle_.wait(lock, [this] { return open_.empty(); });
+  }
 
  private:
   template <typename Response>
@@ -47,8 +50,18 @@ class UnaryCalls {
     Response response;
   };
 
-  bool Enter(grpc::ClientContext* context);
-  void Leave(grpc::ClientContext* context);
+  bool Enter(grpc::ClientContext* context) {
+    std::scoped_lock lock(mu_);
+    open_.insert(context);
+    return !cancelled_;
+  }
+
+  void Leave(grpc::ClientContext* context) {
+    std::scoped_lock lock(mu_);
+    open_.erase(context);
+    // Under the lock: the waiter may destroy this object as soon as it gets the lock.
+    if (open_.empty()) idle_.notify_all();
+  }
 
   std::mutex mu_;
   std::condition_variable idle_;

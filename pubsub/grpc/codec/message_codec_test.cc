@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "google/pubsub/v1/pubsub.pb.h"
-#include "pubsub/grpc/codec/pull_codec.h"
-#include "pubsub/grpc/codec/wire_time.h"
+#include "pubsub/grpc/codec/resource_codec.h"
 
 namespace lockstep::pubsub::grpc_client {
 namespace {

@@ -1,11 +1,24 @@
 #include "pubsub/grpc/codec/resource_codec.h"
 
-#include "pubsub/grpc/codec/wire_time.h"
+#include <google/protobuf/util/time_util.h>
 
 namespace lockstep::pubsub::grpc_client {
 namespace {
 
 namespace v1 = google::pubsub::v1;
+using google::protobuf::Duration;
+using google::protobuf::Timestamp;
+using google::protobuf::util::TimeUtil;
+
+Millis FromProto(const Duration& duration) {
+  return Millis(TimeUtil::DurationToMilliseconds(duration));
+}
+
+Duration ToProto(Millis duration) { return TimeUtil::MillisecondsToDuration(duration.count()); }
+
+std::optional<Millis> IfAny(bool present, const Duration& duration) {
+  return present ? std::optional(FromProto(duration)) : std::nullopt;
+}
 
 std::map<std::string, std::string> Labels(
     const google::protobuf::Map<std::string, std::string>& labels) {
@@ -13,6 +26,16 @@ std::map<std::string, std::string> Labels(
 }
 
 }  // namespace
+
+WallTime FromProto(const Timestamp& time) {
+  const std::chrono::nanoseconds since_epoch(TimeUtil::TimestampToNanoseconds(time));
+  return WallTime(std::chrono::duration_cast<WallTime::duration>(since_epoch));
+}
+
+Timestamp ToProto(WallTime time) {
+  const std::chrono::nanoseconds since_epoch = time.time_since_epoch();
+  return TimeUtil::NanosecondsToTimestamp(since_epoch.count());
+}
 
 v1::Topic ToProto(const Topic& topic) {
   v1::Topic proto;
@@ -44,14 +67,11 @@ v1::Subscription ToProto(const Subscription& subscription) {
     policy.set_dead_letter_topic(subscription.dead_letter_topic);
     policy.set_max_delivery_attempts(subscription.max_delivery_attempts);
   }
-  if (subscription.min_backoff || subscription.max_backoff) {
-    auto& policy = *proto.mutable_retry_policy();
-    if (subscription.min_backoff) {
-      *policy.mutable_minimum_backoff() = ToProto(*subscription.min_backoff);
-    }
-    if (subscription.max_backoff) {
-      *policy.mutable_maximum_backoff() = ToProto(*subscription.max_backoff);
-    }
+  if (subscription.min_backoff) {
+    *proto.mutable_retry_policy()->mutable_minimum_backoff() = ToProto(*subscription.min_backoff);
+  }
+  if (subscription.max_backoff) {
+    *proto.mutable_retry_policy()->mutable_maximum_backoff() = ToProto(*subscription.max_backoff);
   }
   proto.mutable_labels()->insert(subscription.labels.begin(), subscription.labels.end());
   return proto;
@@ -66,45 +86,37 @@ v1::Schema ToProto(const Schema& schema) {
 }
 
 Topic FromProto(const v1::Topic& proto) {
-  Topic topic;
-  topic.name = proto.name();
-  topic.labels = Labels(proto.labels());
-  if (proto.has_message_retention_duration()) {
-    topic.retention = FromProto(proto.message_retention_duration());
-  }
-  topic.schema.schema = proto.schema_settings().schema();
-  if (proto.schema_settings().encoding() == v1::JSON) {
-    topic.schema.encoding = SchemaSettings::Encoding::kJson;
-  }
-  return topic;
+  const v1::SchemaSettings& schema = proto.schema_settings();
+  return {
+      .name = proto.name(),
+      .labels = Labels(proto.labels()),
+      .retention =
+          IfAny(proto.has_message_retention_duration(), proto.message_retention_duration()),
+      .schema = {.schema = schema.schema(),
+                 .encoding = schema.encoding() == v1::JSON ? SchemaSettings::Encoding::kJson
+                                                           : SchemaSettings::Encoding::kBinary}};
 }
 
 Subscription FromProto(const v1::Subscription& proto) {
-  Subscription subscription;
-  subscription.name = proto.name();
-  subscription.topic = proto.topic();
-  subscription.ack_deadline = std::chrono::seconds(proto.ack_deadline_seconds());
-  subscription.ordering = proto.enable_message_ordering();
-  subscription.exactly_once = proto.enable_exactly_once_delivery();
-  subscription.retain_acked = proto.retain_acked_messages();
-  if (proto.has_message_retention_duration()) {
-    subscription.retention = FromProto(proto.message_retention_duration());
-  }
-  subscription.filter = proto.filter();
-  subscription.dead_letter_topic = proto.dead_letter_policy().dead_letter_topic();
-  subscription.max_delivery_attempts = proto.dead_letter_policy().max_delivery_attempts();
-  if (proto.retry_policy().has_minimum_backoff()) {
-    subscription.min_backoff = FromProto(proto.retry_policy().minimum_backoff());
-  }
-  if (proto.retry_policy().has_maximum_backoff()) {
-    subscription.max_backoff = FromProto(proto.retry_policy().maximum_backoff());
-  }
-  if (proto.has_topic_message_retention_duration()) {
-    subscription.topic_retention = FromProto(proto.topic_message_retention_duration());
-  }
-  subscription.detached = proto.detached();
-  subscription.labels = Labels(proto.labels());
-  return subscription;
+  const v1::RetryPolicy& retry = proto.retry_policy();
+  return {
+      .name = proto.name(),
+      .topic = proto.topic(),
+      .ack_deadline = std::chrono::seconds(proto.ack_deadline_seconds()),
+      .ordering = proto.enable_message_ordering(),
+      .exactly_once = proto.enable_exactly_once_delivery(),
+      .retain_acked = proto.retain_acked_messages(),
+      .retention = IfAny(proto.has_message_retention_duration(), proto.message_retention_duration())
+                       .value_or(Subscription().retention),
+      .filter = proto.filter(),
+      .dead_letter_topic = proto.dead_letter_policy().dead_letter_topic(),
+      .max_delivery_attempts = proto.dead_letter_policy().max_delivery_attempts(),
+      .min_backoff = IfAny(retry.has_minimum_backoff(), retry.minimum_backoff()),
+      .max_backoff = IfAny(retry.has_maximum_backoff(), retry.maximum_backoff()),
+      .topic_retention = IfAny(proto.has_topic_message_retention_duration(),
+                               proto.topic_message_retention_duration()),
+      .detached = proto.detached(),
+      .labels = Labels(proto.labels())};
 }
 
 Snapshot FromProto(const v1::Snapshot& proto) {

@@ -15,4 +15,7 @@ Subscription FromProto(const google::pubsub::v1::Subscription& proto);
 Snapshot FromProto(const google::pubsub::v1::Snapshot& proto);
 Schema FromProto(const google::pubsub::v1::Schema& proto);
 
+WallTime FromProto(const google::protobuf::Timestamp& time);
+google::protobuf::Timestamp ToProto(WallTime time);
+
 }  // namespace lockstep::pubsub::grpc_client

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct AckAnswer {
   absl::Status status;
   std::vector<std::string> ids;                 // those of the request, given back
   std::map<std::string, std::string> failures;  // exactly-once: id -> reason
+
+  // Whether an exactly-once subscription has refused an id for good.
+  bool Refused(const std::string& id) const;
 };
 
 // Acknowledge and ModifyAckDeadline of one subscription, once each. The answer never comes on the
@@ -28,10 +32,10 @@ class AckRpc {
   using Done = std::function<void(AckAnswer)>;
 
   virtual ~AckRpc() = default;
-  // REQUIRES: the ids fit in one request, see FitsRequest.
-  virtual void Acknowledge(std::vector<std::string> ids, Millis timeout, Done done) = 0;
-  virtual void ModifyDeadline(std::vector<std::string> ids, int seconds, Millis timeout,
-                              Done done) = 0;
+  // A new deadline for the messages, 0 = they are released; without one they are acknowledged.
+  // REQUIRES: the ids fit in one request, see AckRequestSize.
+  virtual void Send(std::vector<std::string> ids, std::optional<int> deadline_seconds,
+                    Millis timeout, Done done) = 0;
 };
 
 // Counts ids into a request until the limit of 512 KiB.
@@ -45,22 +49,28 @@ class AckRequestSize {
   bool empty_ = true;
 };
 
+// The ids, in requests within the limit.
+std::vector<std::vector<std::string>> SplitIntoRequests(std::vector<std::string> ids);
+
 // On the first channel, always: a key's acks must not overtake each other.
 class GrpcAckRpc : public AckRpc {
  public:
   GrpcAckRpc(std::shared_ptr<Client> client, std::string subscription);
 
-  void Acknowledge(std::vector<std::string> ids, Millis timeout, Done done) override;
-  void ModifyDeadline(std::vector<std::string> ids, int seconds, Millis timeout,
-                      Done done) override;
+  void Send(std::vector<std::string> ids, std::optional<int> deadline_seconds, Millis timeout,
+            Done done) override;
 
   // Cancels what is under way and waits for it.
-  void Close();
+  void Close() { calls_.Close(); }
 
  private:
+  template <typename Request, typename Start>
+  void Run(const Start& start, Request request, std::vector<std::string> ids, Millis timeout,
+           Done done);
+
   const std::shared_ptr<Client> client_;
   const std::string subscription_;
-  const std::unique_ptr<google::pubsub::v1::Subscriber::Stub> stub_;
+  google::pubsub::v1::Subscriber::Stub stub_;
   UnaryCalls calls_;
 };
 

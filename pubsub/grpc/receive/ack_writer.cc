@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
-#include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/grpc/channel/status.h"
 
 namespace lockstep::pubsub::grpc_client {
 namespace {
+
+constexpr Millis kReleaseRpc{5'000};
+constexpr RetryPolicy kRetry = WithoutEnd(Millis(50), Millis(1'000));
 
 absl::Status Cancelled() { return absl::CancelledError("the receiver was stopped"); }
 
@@ -17,49 +20,41 @@ absl::Status Lapsed(std::string_view why) {
   return FailedPrecondition("the lease had lapsed: {}", why);
 }
 
+// What the answer to a request says about one of its ids. Nothing = it is to be sent again.
+std::optional<absl::Status> Judge(const std::string& id, const AckAnswer& answer) {
+  if (answer.Refused(id)) return Lapsed(answer.failures.at(id));
+  if (answer.failures.contains(id)) return std::nullopt;
+  if (answer.status.ok() || !answer.failures.empty()) return absl::OkStatus();
+  if (MayPass(answer.status.code())) return std::nullopt;
+  const bool invalid = answer.status.code() == absl::StatusCode::kInvalidArgument;
+  return invalid ? Lapsed(MessageOf(answer.status)) : answer.status;
+}
+
 }  // namespace
 
-struct AckWriter::Call {
-  std::vector<absl::Status> results;
-  size_t open = 0;
-  Receiver::Done done;
-};
-
-AckWriter::AckWriter(Send send, Millis timeout, Timers& timers, HaveResult have_result, Late late)
-    : send_(std::move(send)),
+AckWriter::AckWriter(Kind kind, AckRpc& rpc, Millis timeout, Timers& timers, HaveResult have_result,
+                     Late late)
+    : kind_(kind),
+      rpc_(rpc),
       timeout_(timeout),
       have_result_(std::move(have_result)),
       late_(std::move(late)),
-      retry_{.max_attempts = 0,
-             .base = Millis(50),
-             .factor = 2,
-             .cap = Millis(1'000),
-             .jitter = RetryPolicy::Jitter::kProportional,
-             .jitter_amount = 0.3},
-      timers_(timers) {}
-
-AckWriter::~AckWriter() { Close(); }
+      retry_timer_(timers),
+      deferred_timer_(timers) {}
 
 void AckWriter::Add(std::vector<AckToken> tokens, Receiver::Done done) {
-  auto call = std::make_unique<Call>();
-  call->results.resize(tokens.size());
-  call->open = tokens.size();
-  call->done = std::move(done);
+  const auto call = std::make_shared<Call>(tokens.size(), std::move(done));
   const SteadyTime deadline = std::chrono::steady_clock::now() + timeout_;
   {
     std::scoped_lock lock(mu_);
     if (tokens.empty() || closed_) {
       std::fill(call->results.begin(), call->results.end(), Cancelled());
       // Not on the caller's thread: it may hold a lock that its callback takes.
-      deferred_.push_back(std::move(call));
-      if (deferred_timer_ == 0) {
-        deferred_timer_ = timers_.After(Millis(0), [this] { ReportDeferred(); });
-      }
-      return;
+      deferred_.push_back(call);
+      return deferred_timer_.Set(Millis(0), [this] { ReportDeferred(); });
     }
-    Call* raw = call.release();  // owned by its open items from here on
     for (size_t i = 0; i < tokens.size(); ++i) {
-      queue_.push_back({std::move(tokens[i]).value(), raw, i, deadline, 0});
+      queue_.push_back({std::move(tokens[i]).value(), call, i, deadline, 0});
     }
     open_ += tokens.size();
   }
@@ -67,11 +62,9 @@ void AckWriter::Add(std::vector<AckToken> tokens, Receiver::Done done) {
 }
 
 void AckWriter::Finish(Item& item, absl::Status status, Finished& finished) {
-  Call* call = item.call;
-  call->results[item.index] = std::move(status);
   if (have_result_) finished.ids.push_back(std::move(item.id));
   if (--open_ == 0) idle_.notify_all();
-  if (--call->open == 0) finished.calls.emplace_back(call);
+  if (item.call->Finish(item.index, std::move(status))) finished.calls.push_back(item.call);
 }
 
 // Takes the ids of one request off the queue; their items are then in flight.
@@ -99,7 +92,7 @@ std::vector<std::string> AckWriter::TakeRequest(SteadyTime now, Finished& finish
 void AckWriter::SendNext() {
   std::vector<std::string> ids;
   Finished finished;
-  Millis timeout = timeout_;
+  Millis timeout = kind_ == Kind::kAck ? timeout_ : std::min(timeout_, kReleaseRpc);
   {
     std::scoped_lock lock(mu_);
     if (sending_ || closed_) return;
@@ -112,7 +105,8 @@ void AckWriter::SendNext() {
     }
   }
   if (!ids.empty()) {
-    send_(std::move(ids), timeout, [this](AckAnswer answer) { OnAnswer(std::move(answer)); });
+    rpc_.Send(std::move(ids), kind_ == Kind::kAck ? std::nullopt : std::optional(0), timeout,
+              [this](AckAnswer answer) { OnAnswer(std::move(answer)); });
   }
   Report(std::move(finished));
 }
@@ -136,53 +130,34 @@ void AckWriter::OnAnswer(AckAnswer answer) {
         suspects_ -= std::min(suspects_, items.size());
         split_ = answer.status.ok() ? split_ * 2 : std::max<size_t>(suspects_, 1);
       }
-      std::deque<Item> again;
-      for (Item& item : items) Judge(std::move(item), answer, again, finished);
-      Again(std::move(again), finished);
+      Conclude(std::move(items), answer, finished);
     }
   }
   Report(std::move(finished));
   SendNext();
 }
 
-void AckWriter::Judge(Item item, const AckAnswer& answer, std::deque<Item>& again,
-                      Finished& finished) {
-  if (answer.status.ok()) return Finish(item, absl::OkStatus(), finished);
-  if (!answer.failures.empty()) {
-    const auto failure = answer.failures.find(item.id);
-    if (failure == answer.failures.end()) return Finish(item, absl::OkStatus(), finished);
-    if (failure->second.rfind("TRANSIENT", 0) == 0) {
-      again.push_back(std::move(item));
-      return;
-    }
-    return Finish(item, Lapsed(failure->second), finished);
-  }
-  if (MayPass(answer.status.code())) {
-    again.push_back(std::move(item));
-    return;
-  }
-  const bool invalid = answer.status.code() == absl::StatusCode::kInvalidArgument;
-  Finish(item, invalid ? Lapsed(MessageOf(answer.status)) : answer.status, finished);
-}
-
-// Rests what is to be sent again, ahead of what came after it.
-void AckWriter::Again(std::deque<Item> items, Finished& finished) {
-  if (items.empty()) return;
-  if (closed_) {
-    for (Item& item : items) Finish(item, Cancelled(), finished);
-    return;
-  }
+// Reports what has a result, and rests what is to be sent again, ahead of what came after it.
+void AckWriter::Conclude(std::vector<Item> items, const AckAnswer& answer, Finished& finished) {
+  const bool timer_is_set = !resting_.empty();
   int attempts = 0;
-  for (Item& item : items) attempts = std::max(attempts, ++item.attempts);
-  std::move(items.begin(), items.end(), std::back_inserter(resting_));
-  if (retry_timer_ != 0) return;
-  retry_timer_ = timers_.After(retry_.Delay(attempts, random_()), [this] { OnRetryTimer(); });
+  for (Item& item : items) {
+    std::optional<absl::Status> result = Judge(item.id, answer);
+    if (!result && closed_) result = Cancelled();
+    if (result) {
+      Finish(item, *std::move(result), finished);
+    } else {
+      attempts = std::max(attempts, ++item.attempts);
+      resting_.push_back(std::move(item));
+    }
+  }
+  if (attempts == 0 || timer_is_set) return;
+  retry_timer_.Set(kRetry.Delay(attempts, random_()), [this] { OnRetryTimer(); });
 }
 
 void AckWriter::OnRetryTimer() {
   {
     std::scoped_lock lock(mu_);
-    fired_ = std::exchange(retry_timer_, 0);
     // Suspects stay first: they are counted from the front.
     const auto place =
         queue_.begin() + static_cast<std::ptrdiff_t>(std::min(suspects_, queue_.size()));
@@ -196,15 +171,7 @@ void AckWriter::OnRetryTimer() {
 void AckWriter::Report(Finished finished) {
   if (!finished.ids.empty()) have_result_(finished.ids);
   if (!finished.late.empty()) late_(std::move(finished.late));
-  for (const auto& call : finished.calls) {
-    try {
-      call->done(std::move(call->results));
-    } catch (const std::exception& error) {
-      log::Error("an acknowledgement callback threw", {{"error", error.what()}});
-    } catch (...) {
-      log::Error("an acknowledgement callback threw");
-    }
-  }
+  for (const CallPtr& call : finished.calls) call->Report("an acknowledgement callback");
 }
 
 void AckWriter::ReportDeferred() {
@@ -212,7 +179,6 @@ void AckWriter::ReportDeferred() {
   {
     std::scoped_lock lock(mu_);
     finished.calls.swap(deferred_);
-    fired_ = std::exchange(deferred_timer_, 0);
   }
   Report(std::move(finished));
 }
@@ -224,19 +190,18 @@ void AckWriter::Flush(Millis at_most) {
 
 void AckWriter::Close() {
   Finished finished;
-  std::vector<Timers::Id> timers;
   {
     std::scoped_lock lock(mu_);
     closed_ = true;
     finished.calls.swap(deferred_);
-    timers = {deferred_timer_, retry_timer_, fired_};
     for (std::deque<Item>* items : {&resting_, &queue_}) {
       for (Item& item : *items) Finish(item, Cancelled(), finished);
       items->clear();
     }
   }
   Report(std::move(finished));
-  for (const Timers::Id id : timers) timers_.Cancel(id);
+  deferred_timer_.Cancel();
+  retry_timer_.Cancel();
 }
 
 }  // namespace lockstep::pubsub::grpc_client

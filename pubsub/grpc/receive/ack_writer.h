@@ -13,6 +13,7 @@
 #include "pubsub/grpc/channel/timers.h"
 #include "pubsub/grpc/receive/ack_rpc.h"
 #include "pubsub/receiver.h"
+#include "pubsub/user_call.h"
 
 namespace lockstep::pubsub::grpc_client {
 
@@ -22,17 +23,15 @@ namespace lockstep::pubsub::grpc_client {
 // Safe from any thread; results come on transport threads. Flush and Close end it.
 class AckWriter {
  public:
-  // One request: Acknowledge, or ModifyAckDeadline with zero seconds.
-  using Send = std::function<void(std::vector<std::string> ids, Millis timeout, AckRpc::Done done)>;
-
+  enum class Kind { kAck, kRelease };
   // Told which ids have a result, before that is reported.
   using HaveResult = std::function<void(const std::vector<std::string>& ids)>;
   // Told which ones were given up when their time was over.
   using Late = std::function<void(std::vector<AckToken> tokens)>;
 
-  AckWriter(Send send, Millis timeout, Timers& timers, HaveResult have_result = nullptr,
-            Late late = nullptr);
-  ~AckWriter();
+  AckWriter(Kind kind, AckRpc& rpc, Millis timeout, Timers& timers,
+            HaveResult have_result = nullptr, Late late = nullptr);
+  ~AckWriter() { Close(); }
 
   void Add(std::vector<AckToken> tokens, Receiver::Done done);
 
@@ -43,16 +42,17 @@ class AckWriter {
   void Close();
 
  private:
-  struct Call;
+  using Call = UserCall<absl::Status>;
+  using CallPtr = std::shared_ptr<Call>;  // shared by its items
   struct Item {
     std::string id;
-    Call* call = nullptr;
+    CallPtr call;
     size_t index = 0;
     SteadyTime deadline;
     int attempts = 0;
   };
   struct Finished {
-    std::vector<std::unique_ptr<Call>> calls;
+    std::vector<CallPtr> calls;
     std::vector<std::string> ids;
     std::vector<AckToken> late;
   };
@@ -61,18 +61,16 @@ class AckWriter {
   void SendNext();
   std::vector<std::string> TakeRequest(SteadyTime now, Finished& finished);
   void OnAnswer(AckAnswer answer);
-  void Judge(Item item, const AckAnswer& answer, std::deque<Item>& again, Finished& finished);
-  void Again(std::deque<Item> items, Finished& finished);
+  void Conclude(std::vector<Item> items, const AckAnswer& answer, Finished& finished);
   void OnRetryTimer();
   void Report(Finished finished);
   void ReportDeferred();
 
-  const Send send_;
+  const Kind kind_;
+  AckRpc& rpc_;
   const Millis timeout_;
   const HaveResult have_result_;
   const Late late_;
-  const RetryPolicy retry_;
-  Timers& timers_;
 
   std::mutex mu_;
   std::condition_variable idle_;
@@ -85,10 +83,9 @@ class AckWriter {
   size_t suspects_ = 0;
   size_t split_ = 0;
   size_t open_ = 0;  // items without a result
-  Timers::Id retry_timer_ = 0;
-  std::vector<std::unique_ptr<Call>> deferred_;
-  Timers::Id deferred_timer_ = 0;
-  Timers::Id fired_ = 0;  // of ours the last: its function may still be at work
+  Timer retry_timer_;
+  std::vector<CallPtr> deferred_;  // to be reported when deferred_timer_ fires
+  Timer deferred_timer_;
   bool sending_ = false;
   bool closed_ = false;
 };

@@ -41,15 +41,10 @@ class AckWriterTest : public ::testing::Test {
   std::future<std::vector<std::string>> Add(const std::vector<std::string>& ids) {
     return Add(writer_, ids);
   }
-  AckWriter::Send Sender() {
-    return [this](std::vector<std::string> ids, Millis timeout, AckRpc::Done done) {
-      rpc_.Acknowledge(std::move(ids), timeout, std::move(done));
-    };
-  }
 
   FakeAckRpc rpc_;
   Timers timers_;
-  AckWriter writer_{Sender(), Millis(5'000), timers_};
+  AckWriter writer_{AckWriter::Kind::kAck, rpc_, Millis(5'000), timers_};
 };
 
 TEST_F(AckWriterTest, GathersWhileARequestIsUnderWay) {
@@ -118,10 +113,11 @@ TEST_F(AckWriterTest, RetriesAPassingFaultInOrder) {
 TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTimeAndTellsWhatItGaveUp) {
   std::mutex mu;
   std::vector<AckToken> late;
-  AckWriter writer(Sender(), Millis(100), timers_, nullptr, [&](std::vector<AckToken> tokens) {
-    std::scoped_lock lock(mu);
-    late.insert(late.end(), tokens.begin(), tokens.end());
-  });
+  AckWriter writer(AckWriter::Kind::kAck, rpc_, Millis(100), timers_, nullptr,
+                   [&](std::vector<AckToken> tokens) {
+                     std::scoped_lock lock(mu);
+                     late.insert(late.end(), tokens.begin(), tokens.end());
+                   });
   auto first = Add(writer, {"a"});
   auto second = Add(writer, {"b"});  // waits behind the first until it is too late
   rpc_.Get(0);
@@ -137,15 +133,11 @@ TEST_F(AckWriterTest, NeverSendsAnAckAfterItsTimeAndTellsWhatItGaveUp) {
 
 TEST_F(AckWriterTest, CloseWaitsForARequestThatIsJustSentAgain) {
   EndsEarly ends;
-  AckWriter* closing = nullptr;
-  AckWriter writer(
-      [&, requests = 0](std::vector<std::string> ids, Millis timeout, AckRpc::Done done) mutable {
-        if (++requests == 2) ends.Begin([&] { closing->Close(); });
-        rpc_.Acknowledge(std::move(ids), timeout, std::move(done));
-      },
-      Millis(5'000), timers_);
-  closing = &writer;
-  auto result = Add(writer, {"a"});
+  int requests = 0;
+  rpc_.on_send = [&] {
+    if (++requests == 2) ends.Begin([this] { writer_.Close(); });
+  };
+  auto result = Add({"a"});
   rpc_.Answer(0, absl::UnavailableError("down"));
   EXPECT_FALSE(ends.Await());
   rpc_.Answer(1);

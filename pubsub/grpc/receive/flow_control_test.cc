@@ -9,24 +9,24 @@ namespace lockstep::pubsub::grpc_client {
 namespace {
 
 TEST(FlowControl, HoldsStreamsBackByCountAndByBytes) {
-  FlowControl flow(2, 100);
+  FlowControl flow({2, 100});
   int resumed = 0;
   const auto resume = [&] { ++resumed; };
-  flow.Take(1, 10);
+  flow.Take({1, 10});
   EXPECT_TRUE(flow.MayRead(resume));
-  flow.Take(1, 10);
+  flow.Take({1, 10});
   EXPECT_FALSE(flow.MayRead(resume));
-  flow.Give(1, 10);
+  flow.Give({1, 10});
   EXPECT_EQ(resumed, 1);
-  flow.Take(0, 90);
+  flow.Take({0, 90});
   EXPECT_FALSE(flow.MayRead(resume));
-  flow.Give(0, 1);
+  flow.Give({0, 1});
   EXPECT_EQ(resumed, 2);
 }
 
 TEST(FlowControl, LetsEverybodyReadOnceItIsOpen) {
-  FlowControl flow(1, 100);
-  flow.Take(5, 0);
+  FlowControl flow({1, 100});
+  flow.Take({5, 0});
   bool resumed = false;
   EXPECT_FALSE(flow.MayRead([&] { resumed = true; }));
   flow.Open();
@@ -61,10 +61,15 @@ TEST(Timers, RunInTheOrderOfTheirTimes) {
       changed.notify_all();
     };
   };
-  timers.After(Millis(40), note('c'));
-  timers.After(Millis(20), note('b'));
+  Timer third(timers);
+  Timer second(timers);
+  Timer never(timers);
+  third.Set(Millis(40), note('c'));
+  second.Set(Millis(5), note('x'));
+  second.Set(Millis(20), note('b'));  // instead of the first
   timers.Now(note('a'));
-  timers.Cancel(timers.After(Millis(30), note('x')));
+  never.Set(Millis(30), note('x'));
+  never.Cancel();
   std::unique_lock lock(mu);
   changed.wait(lock, [&] { return order.size() == 3; });
   EXPECT_EQ(order, "abc");
@@ -74,14 +79,15 @@ TEST(Timers, CancelWaitsForTheFunctionThatRuns) {
   Timers timers;
   std::atomic<bool> started = false;
   std::atomic<bool> ended = false;
-  const auto id = timers.After(Millis(0), [&] {
+  Timer timer(timers);
+  timer.Set(Millis(0), [&] {
     started = true;
     started.notify_all();
     std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough to be met
     ended = true;
   });
   started.wait(false);
-  timers.Cancel(id);
+  timer.Cancel();
   EXPECT_TRUE(ended);
 }
 

@@ -13,44 +13,31 @@ constexpr Millis kRpcTimeout{5'000};
 
 }  // namespace
 
-struct LeaseKeeper::Findings {
-  std::map<int, std::vector<std::string>> extend;  // by seconds
-  std::vector<AckToken> lost;
-  InHand lost_in_hand;
-  int64_t warned = 0;
-};
-
-LeaseKeeper::LeaseKeeper(Options options, AckRpc& rpc, Timers& timers, const Clock& clock,
-                         Lost lost)
-    : options_(std::move(options)),
+LeaseKeeper::LeaseKeeper(const ReceiverOptions& options, AckRpc& rpc, Timers& timers,
+                         const Clock& clock, OnLost on_lost)
+    : options_(options),
       period_(std::clamp(std::min(options_.ack_deadline, options_.max_extension) / 10, Millis(20),
                          Millis(1'000))),
       rpc_(rpc),
-      timers_(timers),
       clock_(clock),
-      lost_(std::move(lost)) {}
+      on_lost_(std::move(on_lost)),
+      timer_(timers) {}
 
-LeaseKeeper::~LeaseKeeper() { Stop(); }
-
-void LeaseKeeper::Start() { Schedule(); }
+void LeaseKeeper::Start() {
+  std::scoped_lock lock(mu_);
+  if (stopped_) return;
+  timer_.Set(period_, [this] {
+    Tick();
+    Start();
+  });
+}
 
 void LeaseKeeper::Stop() {
-  Timers::Id timer = 0;
   {
     std::scoped_lock lock(mu_);
     stopped_ = true;
-    timer = timer_;
   }
-  timers_.Cancel(timer);
-}
-
-void LeaseKeeper::Schedule() {
-  std::scoped_lock lock(mu_);
-  if (stopped_) return;
-  timer_ = timers_.After(period_, [this] {
-    Tick();
-    Schedule();
-  });
+  timer_.Cancel();
 }
 
 void LeaseKeeper::Add(const std::vector<Delivery>& deliveries, SteadyTime received) {
@@ -64,30 +51,13 @@ void LeaseKeeper::Add(const std::vector<Delivery>& deliveries, SteadyTime receiv
   }
 }
 
-LeaseKeeper::InHand LeaseKeeper::BeginAck(const std::vector<AckToken>& tokens) {
-  InHand given;
+Load LeaseKeeper::BeginAck(const std::vector<AckToken>& tokens) {
+  Load given;
   std::scoped_lock lock(mu_);
   for (const AckToken& token : tokens) {
     const auto lease = leases_.find(token.value());
-    if (lease == leases_.end() || lease->second.acking) continue;
-    lease->second.acking = true;
-    ++given.messages;
-    given.bytes += lease->second.bytes;
-  }
-  return given;
-}
-
-LeaseKeeper::InHand LeaseKeeper::Remove(const std::vector<AckToken>& tokens) {
-  InHand given;
-  std::scoped_lock lock(mu_);
-  for (const AckToken& token : tokens) {
-    const auto lease = leases_.find(token.value());
-    if (lease == leases_.end()) continue;
-    if (!lease->second.acking) {
-      ++given.messages;
-      given.bytes += lease->second.bytes;
-    }
-    leases_.erase(lease);
+    if (lease == leases_.end() || std::exchange(lease->second.acking, true)) continue;
+    given.Add(lease->second.bytes);
   }
   return given;
 }
@@ -95,6 +65,13 @@ LeaseKeeper::InHand LeaseKeeper::Remove(const std::vector<AckToken>& tokens) {
 void LeaseKeeper::EndAck(const std::vector<std::string>& ids) {
   std::scoped_lock lock(mu_);
   for (const std::string& id : ids) leases_.erase(id);
+}
+
+Load LeaseKeeper::Remove(const std::vector<AckToken>& tokens) {
+  const Load given = BeginAck(tokens);
+  std::scoped_lock lock(mu_);
+  for (const AckToken& token : tokens) leases_.erase(token.value());
+  return given;
 }
 
 void LeaseKeeper::Tick() {
@@ -112,11 +89,19 @@ void LeaseKeeper::Tick() {
                   {"max_extension", FormatDuration(options_.max_extension)}});
   }
   for (auto& [seconds, ids] : findings.extend) Extend(std::move(ids), seconds, now);
-  if (!findings.lost.empty()) {
-    log::Warning("leases lapsed",
-                 {{"subscription", options_.subscription}, {"messages", findings.lost.size()}});
-    lost_(std::move(findings.lost), findings.lost_in_hand);
+  if (!findings.lost.tokens.empty()) {
+    log::Warning("leases lapsed", {{"subscription", options_.subscription},
+                                   {"messages", findings.lost.tokens.size()}});
+    on_lost_(std::move(findings.lost.tokens), findings.lost.load);
   }
+}
+
+void LeaseKeeper::Lose(Leases::iterator lease, Lost& lost) {
+  if (!lease->second.acking) {
+    lost.tokens.emplace_back(lease->first);
+    lost.load.Add(lease->second.bytes);
+  }
+  leases_.erase(lease);
 }
 
 void LeaseKeeper::Look(SteadyTime now, Findings& findings) {
@@ -124,12 +109,7 @@ void LeaseKeeper::Look(SteadyTime now, Findings& findings) {
     Lease& lease = place->second;
     const SteadyTime limit = lease.delivered + options_.max_extension;
     if (now >= std::min(limit, lease.expires)) {
-      if (!lease.acking) {
-        findings.lost.emplace_back(place->first);
-        ++findings.lost_in_hand.messages;
-        findings.lost_in_hand.bytes += lease.bytes;
-      }
-      leases_.erase(place++);
+      Lose(place++, findings.lost);
       continue;
     }
     if (!lease.warned && !lease.acking && now >= lease.delivered + options_.max_extension / 2) {
@@ -148,22 +128,16 @@ void LeaseKeeper::Look(SteadyTime now, Findings& findings) {
   }
 }
 
-// In requests within the limit.
 void LeaseKeeper::Extend(std::vector<std::string> ids, int seconds, SteadyTime now) {
   const SteadyTime expires = now + std::chrono::seconds(seconds);
-  size_t next = 0;
-  while (next < ids.size()) {
-    std::vector<std::string> batch;
-    AckRequestSize size;
-    while (next < ids.size() && size.Add(ids[next])) batch.push_back(std::move(ids[next++]));
-    rpc_.ModifyDeadline(std::move(batch), seconds, kRpcTimeout, [this, expires](AckAnswer answer) {
-      OnExtended(std::move(answer), expires);
-    });
+  for (auto& request : SplitIntoRequests(std::move(ids))) {
+    rpc_.Send(std::move(request), seconds, kRpcTimeout,
+              [this, expires](const AckAnswer& answer) { OnExtended(answer, expires); });
   }
 }
 
-void LeaseKeeper::OnExtended(AckAnswer answer, SteadyTime expires) {
-  Findings findings;
+void LeaseKeeper::OnExtended(const AckAnswer& answer, SteadyTime expires) {
+  Lost lost;
   bool stopped = false;
   {
     std::scoped_lock lock(mu_);
@@ -173,17 +147,10 @@ void LeaseKeeper::OnExtended(AckAnswer answer, SteadyTime expires) {
       if (place == leases_.end()) continue;
       Lease& lease = place->second;
       lease.extending = false;  // a request that failed is repeated at the next look
-      const auto failure = answer.failures.find(id);
-      const bool refused =
-          failure != answer.failures.end() && failure->second.rfind("PERMANENT", 0) == 0;
       const bool held =
-          answer.status.ok() || (!answer.failures.empty() && failure == answer.failures.end());
+          answer.status.ok() || (!answer.failures.empty() && !answer.failures.contains(id));
       if (held) lease.expires = std::max(lease.expires, expires);
-      if (!refused || lease.acking || stopped_) continue;
-      findings.lost.emplace_back(id);
-      ++findings.lost_in_hand.messages;
-      findings.lost_in_hand.bytes += lease.bytes;
-      leases_.erase(place);
+      if (answer.Refused(id) && !lease.acking && !stopped_) Lose(place, lost);
     }
   }
   if (!answer.status.ok() && answer.failures.empty() && !stopped) {
@@ -191,7 +158,7 @@ void LeaseKeeper::OnExtended(AckAnswer answer, SteadyTime expires) {
                                                   {"messages", answer.ids.size()},
                                                   {"error", answer.status}});
   }
-  if (!findings.lost.empty()) lost_(std::move(findings.lost), findings.lost_in_hand);
+  if (!lost.tokens.empty()) on_lost_(std::move(lost.tokens), lost.load);
 }
 
 }  // namespace lockstep::pubsub::grpc_client

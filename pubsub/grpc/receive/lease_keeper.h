@@ -11,7 +11,8 @@
 #include "platform/clock.h"
 #include "pubsub/grpc/channel/timers.h"
 #include "pubsub/grpc/receive/ack_rpc.h"
-#include "pubsub/message.h"
+#include "pubsub/grpc/receive/flow_control.h"
+#include "pubsub/receiver.h"
 
 namespace lockstep::pubsub::grpc_client {
 
@@ -21,19 +22,11 @@ namespace lockstep::pubsub::grpc_client {
 // thread; safe from any thread; Stop ends it.
 class LeaseKeeper {
  public:
-  struct Options {
-    std::string subscription;  // for the log
-    Millis ack_deadline{60'000};
-    Millis max_extension{60 * 60'000};
-  };
-  struct InHand {
-    int64_t messages = 0;
-    int64_t bytes = 0;
-  };
-  using Lost = std::function<void(std::vector<AckToken>, InHand)>;
+  using OnLost = std::function<void(std::vector<AckToken>, Load)>;
 
-  LeaseKeeper(Options options, AckRpc& rpc, Timers& timers, const Clock& clock, Lost lost);
-  ~LeaseKeeper();
+  LeaseKeeper(const ReceiverOptions& options, AckRpc& rpc, Timers& timers, const Clock& clock,
+              OnLost on_lost);
+  ~LeaseKeeper() { Stop(); }
 
   void Start();
   void Stop();
@@ -41,9 +34,9 @@ class LeaseKeeper {
   void Add(const std::vector<Delivery>& deliveries, SteadyTime received);
   // An ack is under way: the lease is kept until Remove, and never reported as lost. Returns how
   // much is no longer in the user's hands.
-  InHand BeginAck(const std::vector<AckToken>& tokens);
-  InHand Remove(const std::vector<AckToken>& tokens);
+  Load BeginAck(const std::vector<AckToken>& tokens);
   void EndAck(const std::vector<std::string>& ids);  // the end of what BeginAck began
+  Load Remove(const std::vector<AckToken>& tokens);  // both at once
 
   void Tick();  // what the timer does
 
@@ -56,24 +49,32 @@ class LeaseKeeper {
     bool extending = false;  // a request is under way
     bool warned = false;
   };
+  struct Lost {
+    std::vector<AckToken> tokens;
+    Load load;
+  };
   // What one look at the leases found.
-  struct Findings;
+  struct Findings {
+    std::map<int, std::vector<std::string>> extend;  // by seconds
+    Lost lost;
+    int64_t warned = 0;
+  };
+  using Leases = absl::flat_hash_map<std::string, Lease>;
 
   void Look(SteadyTime now, Findings& findings);
+  void Lose(Leases::iterator lease, Lost& lost);
   void Extend(std::vector<std::string> ids, int seconds, SteadyTime now);
-  void OnExtended(AckAnswer answer, SteadyTime expires);
-  void Schedule();
+  void OnExtended(const AckAnswer& answer, SteadyTime expires);
 
-  const Options options_;
+  const ReceiverOptions options_;
   const Millis period_;
   AckRpc& rpc_;
-  Timers& timers_;
   const Clock& clock_;
-  const Lost lost_;
+  const OnLost on_lost_;
 
   std::mutex mu_;
-  absl::flat_hash_map<std::string, Lease> leases_;
-  Timers::Id timer_ = 0;
+  Leases leases_;
+  Timer timer_;
   bool stopped_ = false;
 };
 

@@ -41,12 +41,15 @@ class LeaseKeeperTest : public ::testing::Test {
   Timers timers_;
   testing::FakeClock clock_;
   std::vector<std::string> lost_;
-  LeaseKeeper::InHand lost_in_hand_;
-  LeaseKeeper keeper_{{"sub", Millis(20'000), Millis(55'000)},
+  Load lost_in_hand_;
+  LeaseKeeper keeper_{{.subscription = "sub",
+                       .client_id = {},
+                       .ack_deadline = Millis(20'000),
+                       .max_extension = Millis(55'000)},
                       rpc_,
                       timers_,
                       clock_,
-                      [this](const std::vector<AckToken>& tokens, LeaseKeeper::InHand in_hand) {
+                      [this](const std::vector<AckToken>& tokens, Load in_hand) {
                         for (const AckToken& token : tokens) lost_.push_back(token.value());
                         lost_in_hand_ = in_hand;
                       }};

@@ -1,17 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "platform/clock.h"
 #include "pubsub/grpc/receive/ack_rpc.h"
 #include "pubsub/message.h"
+#include "pubsub/stream_limits.h"
 
 namespace lockstep::pubsub::grpc_client {
 
@@ -30,24 +33,82 @@ class Receipts {
   };
   using HandOver = std::function<void(Batch)>;  // must not throw
 
-  Receipts(AckRpc& rpc, Millis ack_deadline, HandOver hand_over);
+  Receipts(AckRpc& rpc, Millis ack_deadline, HandOver hand_over)
+      : rpc_(rpc),
+        seconds_(static_cast<int>(StreamDeadline(ack_deadline).count())),
+        hand_over_(std::move(hand_over)) {}
 
-  void Add(std::vector<Delivery> deliveries, bool confirm);
+  void Add(std::vector<Delivery> deliveries, bool confirm) {
+    std::vector<std::vector<std::string>> requests;
+    if (confirm) requests = SplitIntoRequests(IdsOf(deliveries));
+    auto waiting = std::make_unique<Waiting>();
+    waiting->batch = {std::move(deliveries), {}, std::chrono::steady_clock::now()};
+    waiting->open = requests.size();
+    Waiting& added = *waiting;
+    {
+      std::scoped_lock lock(mu_);
+      if (confirm || !queue_.empty() || handing_over_) queue_.push_back(std::move(waiting));
+    }
+    // Nothing to wait for: several streams may do this side by side.
+    if (waiting != nullptr) return hand_over_(std::move(waiting->batch));
+    for (auto& ids : requests) {
+      rpc_.Send(std::move(ids), seconds_, kTimeout,
+                [this, &added](const AckAnswer& answer) { OnAnswer(added, answer); });
+    }
+    if (!confirm) HandOverReady();
+  }
 
   // Waits until everything has been handed over, at most so long.
-  void Flush(Millis at_most);
+  void Flush(Millis at_most) {
+    std::unique_lock lock(mu_);
+    empty_.wait_for(lock, at_most, [this] { return queue_.empty() && !handing_over_; });
+  }
 
  private:
+  // The shortest lease has ten seconds: half of it is left when nobody answers.
+  static constexpr Millis kTimeout{5'000};
+
   struct Waiting {
-    std::vector<Delivery> deliveries;
-    SteadyTime received;
+    Batch batch;
     size_t open = 0;  // requests without an answer
-    absl::flat_hash_set<std::string> refused;
   };
 
-  void OnAnswer(Waiting& waiting, const AckAnswer& answer);
-  void HandOverReady();
-  static Batch Split(Waiting waiting);
+  static std::vector<std::string> IdsOf(const std::vector<Delivery>& deliveries) {
+    std::vector<std::string> ids;
+    ids.reserve(deliveries.size());
+    for (const Delivery& delivery : deliveries) ids.push_back(delivery.token.value());
+    return ids;
+  }
+
+  void OnAnswer(Waiting& waiting, const AckAnswer& answer) {
+    {
+      std::scoped_lock lock(mu_);
+      --waiting.open;
+      // What failed for now, or without a name, is handed over: its ack will tell.
+      auto& [held, refused, received] = waiting.batch;
+      const auto first = std::stable_partition(held.begin(), held.end(), [&](const Delivery& each) {
+        return !answer.Refused(each.token.value());
+      });
+      std::move(first, held.end(), std::back_inserter(refused));
+      held.erase(first, held.end());
+    }
+    HandOverReady();
+  }
+
+  void HandOverReady() {
+    std::unique_lock lock(mu_);
+    if (handing_over_) return;  // whoever does will see it
+    handing_over_ = true;
+    while (!queue_.empty() && queue_.front()->open == 0) {
+      Batch batch = std::move(queue_.front()->batch);
+      queue_.pop_front();
+      lock.unlock();
+      hand_over_(std::move(batch));
+      lock.lock();
+    }
+    handing_over_ = false;
+    if (queue_.empty()) empty_.notify_all();
+  }
 
   AckRpc& rpc_;
   const int seconds_;

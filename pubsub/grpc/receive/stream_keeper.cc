@@ -21,12 +21,7 @@ constexpr Millis kAfterHeaders{50};
 constexpr Millis kGoodStream{5'000};
 constexpr Millis kGrace{1'500};
 
-const RetryPolicy kReconnect{.max_attempts = 0,
-                             .base = Millis(50),
-                             .factor = 2,
-                             .cap = Millis(10'000),
-                             .jitter = RetryPolicy::Jitter::kProportional,
-                             .jitter_amount = 0.5};
+constexpr RetryPolicy kReconnect = WithoutEnd(Millis(50), Millis(10'000), 0.5);
 
 // Under the id of a stream that broke, the server would take messages that were lost on the way for
 // held by us and go on with the next ones of their keys. Under another it waits for their leases.
@@ -44,8 +39,11 @@ StreamKeeper::StreamKeeper(std::shared_ptr<Client> client, size_t channel,
       stub_(channel_),
       request_(std::move(request)),
       events_(std::move(events)),
-      keepalive_(keepalive, client_->timers),
-      backoff_(kReconnect) {}
+      keepalive_(
+          keepalive, client_->timers, [this] { Ping(); }, [this] { HangUp(); }),
+      backoff_(kReconnect),
+      reopen_(client_->timers),
+      silence_(client_->timers) {}
 
 StreamKeeper::~StreamKeeper() {
   HalfClose();
@@ -69,9 +67,9 @@ void StreamKeeper::Open() {
     if (!Become(State::kOpening)) return;
     ends = ends_;
     opened_ = std::chrono::steady_clock::now();
-    silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
+    silence_.Set(kSilence, [this] { OnSilence(); });
   }
-  keepalive_.Begin([this] { Ping(); }, [this] { HangUp(); });
+  keepalive_.Begin();
   PullStream::Request request = request_;
   request.set_client_id(NewClientId(request_.client_id()));
   auto stream = PullStream::Open(
@@ -116,13 +114,8 @@ void StreamKeeper::HangUp() {
 }
 
 void StreamKeeper::OnHeaders() {
-  Timers::Id silence = 0;
-  {
-    std::scoped_lock lock(mu_);
-    if (!Become(State::kHeaders)) return;
-    silence = std::exchange(silence_, client_->timers.After(kAfterHeaders, [this] { OnOpen(); }));
-  }
-  client_->timers.Cancel(silence);
+  std::scoped_lock lock(mu_);
+  if (Become(State::kHeaders)) silence_.Set(kAfterHeaders, [this] { OnOpen(); });
 }
 
 void StreamKeeper::OnSilence() {
@@ -130,7 +123,7 @@ void StreamKeeper::OnSilence() {
   if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
     std::scoped_lock lock(mu_);
     if (state_ != State::kOpening || stopping_) return;  // with the headers comes another timer
-    silence_ = client_->timers.After(kSilence, [this] { OnSilence(); });
+    silence_.Set(kSilence, [this] { OnSilence(); });
     return;
   }
   OnOpen();
@@ -155,13 +148,11 @@ void StreamKeeper::OnResponse(PullStream::Response& response) {
 }
 
 void StreamKeeper::OnEnd(const grpc::Status& status) {
-  Timers::Id silence = 0;
   bool stopping = false;
   Millis delay{0};
   {
     std::scoped_lock lock(mu_);
     Become(State::kEnding);
-    silence = std::exchange(silence_, 0);
     stream_ = nullptr;
     ++ends_;
     stopping = stopping_;
@@ -169,7 +160,7 @@ void StreamKeeper::OnEnd(const grpc::Status& status) {
     if (lasted >= kGoodStream) backoff_.Reset();
     delay = backoff_.Next();
   }
-  client_->timers.Cancel(silence);
+  silence_.Cancel();
   keepalive_.End();
   if (!stopping) {
     const absl::Status why = status.ok() ? Unavailable("the server closed the stream")
@@ -181,21 +172,19 @@ void StreamKeeper::OnEnd(const grpc::Status& status) {
   }
   std::scoped_lock lock(mu_);
   Become(State::kDown);
-  if (!stopping_) reopen_ = client_->timers.After(delay, [this] { Open(); });
+  if (!stopping_) reopen_.Set(delay, [this] { Open(); });
   // Under the lock: the waiter may destroy this object as soon as it gets the lock.
   ended_.notify_all();
 }
 
 void StreamKeeper::HalfClose() {
   std::shared_ptr<PullStream> stream;
-  Timers::Id reopen = 0;
   {
     std::scoped_lock lock(mu_);
     stopping_ = true;
     stream = stream_;
-    reopen = reopen_;
   }
-  client_->timers.Cancel(reopen);
+  reopen_.Cancel();
   if (stream != nullptr) stream->HalfClose();
 }
 

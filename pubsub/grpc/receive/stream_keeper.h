@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
@@ -74,8 +73,8 @@ class StreamKeeper {
   int ends_ = 0;                        // of streams, so far
   Backoff backoff_;
   SteadyTime opened_;
-  Timers::Id reopen_ = 0;
-  Timers::Id silence_ = 0;
+  Timer reopen_;
+  Timer silence_;
   State state_ = State::kDown;
   bool stopping_ = false;
 };

@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -13,13 +14,28 @@ namespace lockstep::pubsub::grpc_client {
 // lock. Safe from any thread.
 class StreamState {
  public:
-  explicit StreamState(std::function<void(const absl::Status&)> tell);
+  explicit StreamState(std::function<void(const absl::Status&)> tell) : tell_(std::move(tell)) {}
 
-  void OnStream(const absl::Status& state, bool* up);
+  // `up` is what is noted here about the stream.
+  void OnStream(const absl::Status& state, bool* up) {
+    std::unique_lock lock(mu_);
+    const int before = up_;
+    up_ += static_cast<int>(state.ok()) - static_cast<int>(*up);
+    *up = state.ok();
+    if (state.ok() ? before > 0 : up_ > 0) return;  // another stream is there
+    next_ = state;
+    if (telling_) return;  // the teller will see it
+    telling_ = true;
+    while (next_.has_value()) {
+      const absl::Status next = *std::exchange(next_, std::nullopt);
+      lock.unlock();
+      tell_(next);
+      lock.lock();
+    }
+    telling_ = false;
+  }
 
  private:
-  void Tell();
-
   const std::function<void(const absl::Status&)> tell_;
 
   std::mutex mu_;

@@ -20,12 +20,13 @@ class FakeAckRpc : public AckRpc {
     Done done;
   };
 
-  void Acknowledge(std::vector<std::string> ids, Millis, Done done) override {
-    Keep({std::move(ids), -1, std::move(done)});
+  void Send(std::vector<std::string> ids, std::optional<int> deadline_seconds, Millis,
+            Done done) override {
+    if (on_send) on_send();
+    Keep({std::move(ids), deadline_seconds.value_or(-1), std::move(done)});
   }
-  void ModifyDeadline(std::vector<std::string> ids, int seconds, Millis, Done done) override {
-    Keep({std::move(ids), seconds, std::move(done)});
-  }
+
+  std::function<void()> on_send;
 
   size_t count() {
     std::scoped_lock lock(mu_);

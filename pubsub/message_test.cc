@@ -1,4 +1,4 @@
-#include "pubsub/limits.h"
+#include "pubsub/message.h"
 
 #include <gtest/gtest.h>
 
