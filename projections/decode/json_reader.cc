@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "platform/status.h"
-#include "projections/decode/proto_json.h"
+#include "projections/decode/proto_text.h"
 
 namespace lockstep::projections {
 

@@ -13,9 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "platform/status.h"
 #include "postgres/params.h"
-#include "projections/decode/proto_json.h"
 #include "projections/decode/proto_path.h"
-#include "projections/decode/proto_scalar.h"
 
 namespace lockstep::projections {
 using google::protobuf::EnumValueDescriptor;

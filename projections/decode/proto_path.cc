@@ -5,7 +5,6 @@
 
 #include "platform/config/config.h"
 #include "platform/status.h"
-#include "projections/decode/proto_json.h"
 
 namespace lockstep::projections {
 namespace pb = google::protobuf;
@@ -76,6 +75,18 @@ ValueKind KindOf(const FieldDescriptor* field, Encoding encoding) {
   }
   if (IsWrapper(field->message_type())) return KindOf(field->message_type()->field(0), encoding);
   return IsScalar(field) ? ValueKind::kTimestamp : ValueKind::kJson;
+}
+
+// An explicit null of google.protobuf.Value, which is SQL's NULL.
+bool IsNullValue(const pb::Message& message, const FieldDescriptor* field) {
+  if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE ||
+      field->message_type()->well_known_type() != Descriptor::WELLKNOWNTYPE_VALUE) {
+    return false;
+  }
+  const pb::Message& value = message.GetReflection()->GetMessage(message, field);
+  const FieldDescriptor* set =
+      value.GetReflection()->GetOneofFieldDescriptor(value, field->message_type()->oneof_decl(0));
+  return set == nullptr || set->cpp_type() == FieldDescriptor::CPPTYPE_ENUM;
 }
 
 }  // namespace
@@ -165,24 +176,12 @@ absl::StatusOr<CellState> ProtoPath::Read(const pb::Message& message, Encoding e
   const pb::Reflection* reflection = at->GetReflection();
   if (leaf_->is_repeated()) {
     if (omit_default && reflection->FieldSize(*at, leaf_) == 0) return CellState::kAbsent;
-    RETURN_IF_ERROR(encoding == Encoding::kJson ? AppendJson(*at, leaf_, out)
-                                                : AppendArray(*at, leaf_, encoding, out));
-    return CellState::kText;
-  }
-  if ((omit_default || leaf_->has_presence()) && !reflection->HasField(*at, leaf_)) {
+  } else if ((omit_default || leaf_->has_presence()) && !reflection->HasField(*at, leaf_)) {
     return CellState::kAbsent;
+  } else if (IsNullValue(*at, leaf_)) {
+    return CellState::kNull;
   }
-  if (leaf_->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
-      leaf_->message_type()->well_known_type() == Descriptor::WELLKNOWNTYPE_VALUE) {
-    // An explicit null of google.protobuf.Value is SQL's NULL.
-    const pb::Message& value = reflection->GetMessage(*at, leaf_);
-    const FieldDescriptor* set =
-        value.GetReflection()->GetOneofFieldDescriptor(value, leaf_->message_type()->oneof_decl(0));
-    if (set == nullptr || set->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-      return CellState::kNull;
-    }
-  }
-  RETURN_IF_ERROR(AppendValue(*at, leaf_, -1, encoding, out));
+  RETURN_IF_ERROR(AppendField(*at, leaf_, encoding, out));
   return CellState::kText;
 }
 
