@@ -149,8 +149,8 @@ void DecodeMapFold(benchmark::State& state, int fields, bool json) {
       steps.push_back({&mapped, &mapped.rows[0], i});
       changes.push_back(*std::move(change));
     }
-    for (const Chain& chain : MakeChains(table, steps, false)) {
-      benchmark::DoNotOptimize(Fold(table, chain.steps));
+    for (const RowSteps& row : GroupByRow(table, steps, false)) {
+      benchmark::DoNotOptimize(Fold(table, row.steps));
     }
   }
   state.SetItemsProcessed(state.iterations() * kBatch);

@@ -37,7 +37,7 @@ void ReadSettings(YamlFile& file, const YAML::Node& node, const std::string& pre
 void ReadDescriptors(YamlFile& file, const YAML::Node& node, Descriptors* descriptors) {
   for (const YAML::Node& item : file.Scalars(node, "descriptors")) {
     const absl::Status loaded = descriptors->LoadFile(file.Resolve(item.Scalar()));
-    if (!loaded.ok()) file.Error(item, MessageOf(loaded));
+    if (!loaded.ok()) file.Error(item, "{}", MessageOf(loaded));
   }
 }
 
@@ -56,20 +56,18 @@ void ReadEnvelope(YamlFile& file, const YAML::Node& node, const Descriptors& des
   for (int i = 0; i < envelope->message->real_oneof_decl_count(); ++i) {
     names.push_back(envelope->message->oneof_decl(i)->name());
   }
-  file.Error(node["oneof"],
-             fmt::format("message {} has no oneof '{}'; it has {}", name, oneof,
-                         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  file.Error(node["oneof"], "message {} has no oneof '{}'; it has {}", name, oneof,
+             names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
   envelope->message = nullptr;
 }
 
-void ReadUndeclared(YamlFile& file, const YAML::Node& root, Mappings* mappings) {
-  const auto text = file.Text(root, "undeclared_events");
-  if (!text.has_value()) return;
-  if (*text != "ignore" && *text != "dead_letter") {
-    file.Error(root["undeclared_events"],
-               fmt::format("undeclared_events: '{}' is neither ignore nor dead_letter", *text));
+void ReadMessages(YamlFile& file, const YAML::Node& node, GroupScope* scope) {
+  if (!node.IsDefined() || node.IsNull() || !file.CheckMap(node, "messages", {})) return;
+  for (const auto& item : node) {
+    const auto* found = FindMessage(
+        file, item.second, item.second.IsScalar() ? item.second.Scalar() : "", scope->descriptors);
+    if (found != nullptr) scope->messages[item.first.Scalar()] = found;
   }
-  mappings->ignore_undeclared = *text == "ignore";
 }
 
 absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& options,
@@ -89,19 +87,11 @@ absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& o
       file.Required(root, "subscription", "name the Pub/Sub subscription of the group");
   ReadSettings(file, root["settings"], "", &declaration->settings);
   ReadDescriptors(file, root["descriptors"], plan.mappings.descriptors.get());
-  GroupScope scope;
+  GroupScope scope{*plan.mappings.descriptors, plan.fields};
   ReadEnvelope(file, root["envelope"], *plan.mappings.descriptors, &scope.envelope);
-  if (const YAML::Node messages = root["messages"]; messages.IsDefined() && !messages.IsNull()) {
-    if (file.CheckMap(messages, "messages", {})) {
-      for (const auto& item : messages) {
-        const auto* found =
-            FindMessage(file, item.second, item.second.IsScalar() ? item.second.Scalar() : "",
-                        *plan.mappings.descriptors);
-        if (found != nullptr) scope.messages[item.first.Scalar()] = found;
-      }
-    }
-  }
-  ReadUndeclared(file, root, &plan.mappings);
+  ReadMessages(file, root["messages"], &scope);
+  plan.mappings.ignore_undeclared =
+      file.Either(root, "undeclared_events", "ignore", "dead_letter").value_or(false);
   const YAML::Node projections = root["projections"];
   const auto code = options.code.find(plan.group);
   if (projections.IsDefined() && projections.IsSequence()) {

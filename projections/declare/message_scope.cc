@@ -9,29 +9,28 @@ namespace pb = google::protobuf;
 namespace {
 
 // The one message whose last name is the event type.
-const pb::Descriptor* MessageNamedLike(YamlFile& file, const std::string& type,
-                                       const YAML::Node& at, const Descriptors& descriptors) {
+const pb::Descriptor* MessageNamedLike(YamlFile& file, const YAML::Node& at,
+                                       const Descriptors& descriptors) {
+  const std::string& type = at.Scalar();
   std::vector<std::string> found;
   for (const std::string& name : descriptors.names()) {
     if (name == type || name.ends_with("." + type)) found.push_back(name);
   }
   if (found.size() == 1) return descriptors.Find(found[0]);
   if (found.empty()) {
-    file.Error(at, fmt::format("no message named {} is in the descriptor sets; say which with "
-                               "message: (or message: none for JSON alone). They hold {}",
-                               type, fmt::join(descriptors.names(), ", ")));
+    file.Error(at,
+               "no message named {} is in the descriptor sets; say which with message: (or "
+               "message: none for JSON alone). They hold {}",
+               type, fmt::join(descriptors.names(), ", "));
   } else {
-    file.Error(at, fmt::format("event {} could be {}; say which with message:", type,
-                               fmt::join(found, " or ")));
+    file.Error(at, "event {} could be {}; say which with message:", type, fmt::join(found, " or "));
   }
   return nullptr;
 }
 
 bool EnterEnvelope(YamlFile& file, const Envelope& envelope, const YAML::Node& at,
                    EventMapping* mapping, FieldScope* fields) {
-  if (envelope.message == nullptr || envelope.message == fields->message) {
-    return true;
-  }
+  if (envelope.message == nullptr || envelope.message == fields->message) return true;
   const pb::OneofDescriptor* payload = envelope.payload;
   for (int i = 0; i < payload->field_count(); ++i) {
     const pb::FieldDescriptor* member = payload->field(i);
@@ -41,9 +40,8 @@ bool EnterEnvelope(YamlFile& file, const Envelope& envelope, const YAML::Node& a
                                        mapping->json.AddPresence({fields->json_prefix}));
     return true;
   }
-  file.Error(at,
-             fmt::format("the envelope {} has no {} in its oneof {}", envelope.message->full_name(),
-                         fields->message->full_name(), payload->name()));
+  file.Error(at, "the envelope {} has no {} in its oneof {}", envelope.message->full_name(),
+             fields->message->full_name(), payload->name());
   return false;
 }
 
@@ -58,30 +56,31 @@ const pb::Descriptor* FindMessage(YamlFile& file, const YAML::Node& at, const st
   const pb::Descriptor* found = descriptors.Find(name);
   if (found != nullptr) return found;
   const std::string nearest = NearestWord(name, descriptors.names());
-  file.Error(at, fmt::format("message {} is not in the descriptor sets; {}", name,
-                             nearest.empty()
-                                 ? fmt::format("they hold {}", fmt::join(descriptors.names(), ", "))
-                                 : fmt::format("did you mean {}?", nearest)));
+  file.Error(at, "message {} is not in the descriptor sets; {}", name,
+             nearest.empty() ? fmt::format("they hold {}", fmt::join(descriptors.names(), ", "))
+                             : fmt::format("did you mean {}?", nearest));
   return nullptr;
 }
 
-bool FindScope(YamlFile& file, const GroupScope& group, const std::string& type,
-               const YAML::Node& at, const YAML::Node& node, const Descriptors& descriptors,
-               EventMapping* mapping, FieldScope* fields) {
-  fields->json = &mapping->json;
+std::optional<FieldScope> FindScope(YamlFile& file, const GroupScope& group, const YAML::Node& type,
+                                    const YAML::Node& node, EventMapping* mapping) {
+  FieldScope fields{group.descriptors, group.used, mapping->json};
   const auto named = node.IsMap() ? file.Text(node, "message") : std::nullopt;
   if (named.has_value()) {
-    if (*named == "none") return true;
-    fields->message = FindMessage(file, node["message"], *named, descriptors);
-  } else if (const auto listed = group.messages.find(type); listed != group.messages.end()) {
-    fields->message = listed->second;
-  } else if (descriptors.empty()) {
-    return true;  // plain JSON
+    if (*named == "none") return fields;
+    fields.message = FindMessage(file, node["message"], *named, group.descriptors);
+  } else if (const auto listed = group.messages.find(type.Scalar());
+             listed != group.messages.end()) {
+    fields.message = listed->second;
+  } else if (group.descriptors.empty()) {
+    return fields;  // plain JSON
   } else {
-    fields->message = MessageNamedLike(file, type, at, descriptors);
+    fields.message = MessageNamedLike(file, type, group.descriptors);
   }
-  if (fields->message == nullptr) return false;
-  return EnterEnvelope(file, group.envelope, at, mapping, fields);
+  if (fields.message == nullptr || !EnterEnvelope(file, group.envelope, type, mapping, &fields)) {
+    return std::nullopt;
+  }
+  return fields;
 }
 
 }  // namespace lockstep::projections

@@ -12,11 +12,12 @@ namespace lockstep::projections {
 
 // What a mapping's fields are looked up in.
 struct FieldScope {
+  const Descriptors& descriptors;
+  std::vector<UsedField>& used;  // gets the message fields that are named
+  JsonReader& json;
   const google::protobuf::Descriptor* message = nullptr;  // null = JSON only
   // Names of the envelope's member in JSON; empty = the event itself.
-  std::vector<std::string> json_prefix;
-  JsonReader* json = nullptr;
-  std::vector<UsedField>* fields = nullptr;
+  std::vector<std::string> json_prefix = {};
 };
 
 struct ReadValue {

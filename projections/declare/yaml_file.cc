@@ -39,10 +39,6 @@ std::string YamlFile::Place(const YAML::Node& node) const {
   return fmt::format("{}:{}:{}", file_, node.Mark().line + 1, node.Mark().column + 1);
 }
 
-void YamlFile::Error(const YAML::Node& at, std::string_view what) {
-  errors_.push_back(fmt::format("{}: {}", Place(at), what));
-}
-
 absl::Status YamlFile::status() const {
   if (errors_.empty()) return absl::OkStatus();
   return InvalidArgument("{}", fmt::join(errors_, "\n"));
@@ -51,21 +47,20 @@ absl::Status YamlFile::status() const {
 bool YamlFile::CheckMap(const YAML::Node& node, std::string_view what,
                         const std::vector<std::string>& keys) {
   if (!node.IsMap()) {
-    Error(node, fmt::format("{}: a map of keys is wanted here", what));
+    Error(node, "{}: a map of keys is wanted here", what);
     return false;
   }
   std::set<std::string> seen;
   for (const auto& child : node) {
     const std::string key = child.first.IsScalar() ? child.first.Scalar() : "";
     if (!seen.insert(key).second) {
-      Error(child.first, fmt::format("{}: key '{}' stands here twice; keep one", what, key));
+      Error(child.first, "{}: key '{}' stands here twice; keep one", what, key);
     }
-    if (keys.empty() || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    if (keys.empty() || std::ranges::find(keys, key) != keys.end()) continue;
     const std::string nearest = NearestWord(key, keys);
-    Error(child.first,
-          fmt::format("{}: unknown key '{}'; {}", what, key,
-                      nearest.empty() ? fmt::format("known are {}", fmt::join(keys, ", "))
-                                      : fmt::format("did you mean '{}'?", nearest)));
+    Error(child.first, "{}: unknown key '{}'; {}", what, key,
+          nearest.empty() ? fmt::format("known are {}", fmt::join(keys, ", "))
+                          : fmt::format("did you mean '{}'?", nearest));
   }
   return true;
 }
@@ -74,7 +69,7 @@ std::optional<std::string> YamlFile::Text(const YAML::Node& map, const std::stri
   const YAML::Node node = map[key];
   if (!node.IsDefined() || node.IsNull()) return std::nullopt;
   if (!node.IsScalar()) {
-    Error(node, fmt::format("{}: a plain value is wanted here", key));
+    Error(node, "{}: a plain value is wanted here", key);
     return std::nullopt;
   }
   return node.Scalar();
@@ -85,36 +80,37 @@ std::string YamlFile::Required(const YAML::Node& map, const std::string& key,
   const auto text = Text(map, key);
   if (text.has_value() && !text->empty()) return *text;
   if (!map[key].IsDefined() || map[key].IsNull() || map[key].IsScalar()) {
-    Error(map, fmt::format("'{}' is missing; {}", key, cure));
+    Error(map, "'{}' is missing; {}", key, cure);
   }
   return "";
 }
 
 std::vector<YAML::Node> YamlFile::Scalars(const YAML::Node& node, std::string_view what) {
-  std::vector<YAML::Node> scalars;
-  if (!node.IsDefined() || node.IsNull()) return scalars;
+  if (!node.IsDefined() || node.IsNull()) return {};
   if (node.IsScalar()) return {node};
-  if (node.IsSequence()) {
-    for (const auto& item : node) {
-      if (item.IsScalar() || item.IsNull()) {
-        scalars.push_back(item);
-      } else {
-        Error(item, fmt::format("{}: a plain value is wanted here", what));
-      }
-    }
+  std::vector<YAML::Node> scalars;
+  if (!node.IsSequence()) {
+    Error(node, "{}: a value or a list of values is wanted here", what);
     return scalars;
   }
-  Error(node, fmt::format("{}: a value or a list of values is wanted here", what));
+  for (const auto& item : node) {
+    if (item.IsScalar() || item.IsNull()) {
+      scalars.push_back(item);
+    } else {
+      Error(item, "{}: a plain value is wanted here", what);
+    }
+  }
   return scalars;
 }
 
-bool YamlFile::Flag(const YAML::Node& map, const std::string& key) {
+std::optional<bool> YamlFile::Either(const YAML::Node& map, const std::string& key,
+                                     std::string_view yes, std::string_view no) {
   const auto text = Text(map, key);
-  if (!text.has_value() || *text == "false") return false;
-  if (*text != "true") {
-    Error(map[key], fmt::format("{}: '{}' is neither true nor false", key, *text));
+  if (!text.has_value()) return std::nullopt;
+  if (*text != yes && *text != no) {
+    Error(map[key], "{}: '{}' is neither {} nor {}", key, *text, yes, no);
   }
-  return true;
+  return *text != no;
 }
 
 }  // namespace lockstep::projections

@@ -25,8 +25,11 @@ class YamlFile {
   std::string Resolve(const std::string& path) const;
 
   std::string Place(const YAML::Node& node) const;
-  void Error(const YAML::Node& at, std::string_view what);
-  bool ok() const { return errors_.empty(); }
+  template <typename... Args>
+  void Error(const YAML::Node& at, fmt::format_string<Args...> what, Args&&... args) {
+    errors_.push_back(
+        fmt::format("{}: {}", Place(at), fmt::format(what, std::forward<Args>(args)...)));
+  }
   absl::Status status() const;
 
   // A member of a map; undefined when there is none (yaml-cpp's own answer throws when it is used).
@@ -41,7 +44,12 @@ class YamlFile {
   std::string Required(const YAML::Node& map, const std::string& key, std::string_view cure);
   // A scalar or a list of scalars.
   std::vector<YAML::Node> Scalars(const YAML::Node& node, std::string_view what);
-  bool Flag(const YAML::Node& map, const std::string& key);
+  // Which of two words it is; reports any other. nullopt when there is none.
+  std::optional<bool> Either(const YAML::Node& map, const std::string& key, std::string_view yes,
+                             std::string_view no);
+  bool Flag(const YAML::Node& map, const std::string& key) {
+    return Either(map, key, "true", "false").value_or(false);
+  }
 
  private:
   std::string file_;

@@ -32,7 +32,7 @@ Descriptors::Descriptors()
     : pool_(std::make_unique<pb::DescriptorPool>()),
       factory_(std::make_unique<pb::DynamicMessageFactory>(pool_.get())) {}
 
-Descriptors::~Descriptors() { stock_.clear(); }
+Descriptors::~Descriptors() = default;
 
 absl::Status Descriptors::LoadFile(const std::string& file) {
   const auto text = ReadWholeFile(file);
@@ -77,39 +77,25 @@ const pb::EnumDescriptor* Descriptors::FindEnum(const std::string& full_name) co
 }
 
 Descriptors::Lease Descriptors::Take(const pb::Descriptor* type, size_t bytes) const {
-  Lease lease;
-  if (bytes > kMaxBytes) {
-    lease.message_.reset(factory_->GetPrototype(type)->New());
-    return lease;
-  }
-  lease.owner_ = this;
+  if (bytes > kMaxBytes) return Lease(factory_->GetPrototype(type)->New());
   {
     std::scoped_lock lock(mu_);
     auto& stock = stock_[type];
     if (!stock.empty()) {
-      lease.message_ = std::move(stock.back());
+      Lease lease(stock.back().release(), Return{this});
       stock.pop_back();
+      return lease;
     }
   }
-  if (lease.message_ == nullptr) lease.message_.reset(factory_->GetPrototype(type)->New());
-  return lease;
+  return {factory_->GetPrototype(type)->New(), Return{this}};
 }
 
-void Descriptors::Return(std::unique_ptr<pb::Message> message) const {
-  std::scoped_lock lock(mu_);
-  auto& stock = stock_[message->GetDescriptor()];
-  if (stock.size() < kMaxStock) stock.push_back(std::move(message));
-}
-
-Descriptors::Lease::Lease(Lease&& other) noexcept
-    : owner_(other.owner_), message_(std::move(other.message_)) {}
-Descriptors::Lease& Descriptors::Lease::operator=(Lease&& other) noexcept {
-  std::swap(owner_, other.owner_);
-  std::swap(message_, other.message_);
-  return *this;
-}
-Descriptors::Lease::~Lease() {
-  if (message_ != nullptr && owner_ != nullptr) owner_->Return(std::move(message_));
+void Descriptors::Return::operator()(pb::Message* message) const {
+  std::unique_ptr<pb::Message> used(message);
+  if (to == nullptr) return;
+  std::scoped_lock lock(to->mu_);
+  auto& stock = to->stock_[used->GetDescriptor()];
+  if (stock.size() < kMaxStock) stock.push_back(std::move(used));
 }
 
 }  // namespace lockstep::projections

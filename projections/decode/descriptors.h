@@ -27,8 +27,6 @@ class Descriptors {
  public:
   Descriptors();
   ~Descriptors();
-  Descriptors(const Descriptors&) = delete;
-  Descriptors& operator=(const Descriptors&) = delete;
 
   absl::Status LoadFile(const std::string& file);
   absl::Status LoadSet(const std::string& serialized, const std::string& what);
@@ -41,29 +39,17 @@ class Descriptors {
   // Every top-level message type, by full name, for suggestions.
   const std::vector<std::string>& names() const { return names_; }
 
-  // A message to parse into, from a stock (parsing into a used message reuses its memory); returned
-  // to the stock when the lease ends. Safe from any thread.
-  class Lease {
-   public:
-    Lease() = default;
-    Lease(Lease&& other) noexcept;
-    Lease& operator=(Lease&& other) noexcept;
-    ~Lease();
-    google::protobuf::Message& operator*() const { return *message_; }
-    google::protobuf::Message* operator->() const { return message_.get(); }
-
-   private:
-    friend class Descriptors;
-    const Descriptors* owner_ = nullptr;  // null = not to be returned
-    std::unique_ptr<google::protobuf::Message> message_;
+  struct Return {
+    const Descriptors* to = nullptr;  // null = not to be returned
+    void operator()(google::protobuf::Message* message) const;
   };
-  // `bytes`: how much will be parsed. A giant's message is not kept: its memory would stay for
-  // good.
+  using Lease = std::unique_ptr<google::protobuf::Message, Return>;
+  // A message to parse into, from a stock (parsing into a used message reuses its memory); returned
+  // to the stock when the lease ends. Safe from any thread. `bytes`: how much will be parsed. A
+  // giant's message is not kept: its memory would stay for good.
   Lease Take(const google::protobuf::Descriptor* type, size_t bytes) const;
 
  private:
-  void Return(std::unique_ptr<google::protobuf::Message> message) const;
-
   std::unique_ptr<google::protobuf::DescriptorPool> pool_;
   std::unique_ptr<google::protobuf::DynamicMessageFactory> factory_;
   std::vector<std::string> names_;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "platform/status.h"
-#include "projections/decode/proto_json.h"
+#include "projections/decode/proto_text.h"
 
 namespace lockstep::projections {
 
@@ -31,18 +31,12 @@ class JsonSink : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override {
     return Scalar(JsonValue::Type::kBool, value ? "true" : "false");
   }
-  bool number_integer(number_integer_t value) override {
-    return Scalar(JsonValue::Type::kNumber, fmt::format_int(value));
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return Scalar(JsonValue::Type::kNumber, fmt::format_int(value));
-  }
+  bool number_integer(number_integer_t value) override { return Number(fmt::format_int(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return Number(fmt::format_int(value)); }
   bool number_float(number_float_t, const string_t& text) override {
     return Scalar(JsonValue::Type::kNumber, text);
   }
-  bool string(string_t& value) override {
-    return Scalar(JsonValue::Type::kString, std::string_view(value));
-  }
+  bool string(string_t& value) override { return Scalar(JsonValue::Type::kString, value); }
   bool binary(binary_t&) override { return false; }
 
   bool start_object(std::size_t) override { return Open('{'); }
@@ -62,10 +56,9 @@ class JsonSink : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  // The parser's own words would quote the document.
   bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    // The parser's own words would quote the document.
-    (void)error;
+                   const nlohmann::detail::exception&) override {
     error_ = fmt::format("the payload is not valid JSON (at byte {})", position);
     return false;
   }
@@ -95,14 +88,16 @@ class JsonSink : public nlohmann::json_sax<nlohmann::json> {
     return -1;
   }
 
-  template <typename Text>
-  bool Scalar(JsonValue::Type type, const Text& value) {
+  bool Number(const fmt::format_int& value) {
+    return Scalar(JsonValue::Type::kNumber, {value.data(), value.size()});
+  }
+
+  bool Scalar(JsonValue::Type type, std::string_view text) {
     const int node = Begin();
     if (levels_.empty()) {
       error_ = "the payload is JSON, but not an object";
       return false;
     }
-    const std::string_view text(value.data(), value.size());
     for (Capture& capture : captures_) {
       if (type == JsonValue::Type::kString) {
         AppendJsonString(text, &capture.text);
@@ -114,9 +109,6 @@ class JsonSink : public nlohmann::json_sax<nlohmann::json> {
       Store(reader_.nodes_[node].slot, type, text);
     }
     return true;
-  }
-  bool Scalar(JsonValue::Type type, const char* value) {
-    return Scalar(type, std::string_view(value));
   }
 
   bool Open(char bracket) {

@@ -16,8 +16,4 @@ absl::StatusOr<CellState> AppendJsonCell(JsonValue::Type type, std::string_view 
                                          const google::protobuf::FieldDescriptor* field,
                                          Encoding encoding, std::string* out);
 
-// What a field without presence is when it is not there.
-void AppendDefault(const google::protobuf::FieldDescriptor* field, Encoding encoding,
-                   std::string* out);
-
 }  // namespace lockstep::projections

@@ -11,13 +11,11 @@ namespace lockstep::projections {
 namespace pb = google::protobuf;
 namespace {
 
-enum class Format { kProtobuf, kJson };
-
-absl::StatusOr<Format> FormatOf(const Event& event) {
+absl::StatusOr<bool> IsJson(const Event& event) {
   const std::string_view type =
       std::string_view(event.content_type).substr(0, event.content_type.find(';'));
-  if (type == "application/protobuf" || type == "application/x-protobuf") return Format::kProtobuf;
-  if (type == "application/json") return Format::kJson;
+  if (type == "application/json") return true;
+  if (type == "application/protobuf" || type == "application/x-protobuf") return false;
   return InvalidArgument("content_type '{}' is neither application/protobuf nor application/json",
                          event.content_type);
 }
@@ -25,13 +23,13 @@ absl::StatusOr<Format> FormatOf(const Event& event) {
 // Decodes an event's payload at most once per message type.
 class Payload {
  public:
-  Payload(const Mappings& mappings, const EventMapping& mapping, const Event& event, Format format)
-      : mappings_(mappings), mapping_(mapping), event_(event), format_(format) {}
+  Payload(const Mappings& mappings, const EventMapping& mapping, const Event& event, bool is_json)
+      : mappings_(mappings), mapping_(mapping), event_(event), is_json_(is_json) {}
 
   absl::StatusOr<Decoded> Decode(const pb::Descriptor* message) {
     Decoded decoded;
     decoded.event = &event_;
-    if (format_ == Format::kJson) {
+    if (is_json_) {
       RETURN_IF_ERROR(DecodeJson(message));
       decoded.json_text = &json_text_;
       decoded.json = &json_;
@@ -89,7 +87,7 @@ class Payload {
   const Mappings& mappings_;
   const EventMapping& mapping_;
   const Event& event_;
-  const Format format_;
+  const bool is_json_;
   std::vector<std::pair<const pb::Descriptor*, Descriptors::Lease>> parsed_;
   std::string json_text_;
   std::vector<JsonValue> json_;
@@ -124,6 +122,9 @@ absl::Status AddRow(const Route& route, const Handler& handler, uint32_t cells,
   for (const auto& [index, source] : handler.set) {
     ASSIGN_OR_RETURN(change->cells[at + index], ReadCell(source, decoded, &change->text));
   }
+  if (handler.deleted_at.has_value()) {
+    ASSIGN_OR_RETURN(change->cells.back(), ReadCell(*handler.deleted_at, decoded, &change->text));
+  }
   change->rows.push_back(row);
   return absl::OkStatus();
 }
@@ -139,8 +140,8 @@ absl::StatusOr<bool> AllHold(const std::vector<Condition>& conditions, const Dec
 }  // namespace
 
 bool Handler::Takes(int schema_version) const {
-  return schema_versions.empty() || std::find(schema_versions.begin(), schema_versions.end(),
-                                              schema_version) != schema_versions.end();
+  return schema_versions.empty() ||
+         std::ranges::find(schema_versions, schema_version) != schema_versions.end();
 }
 
 absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
@@ -152,8 +153,8 @@ absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
         event.event_type);
   }
   const EventMapping& mapping = found->second;
-  ASSIGN_OR_RETURN(const Format format, FormatOf(event));
-  Payload payload(*this, mapping, event, format);
+  ASSIGN_OR_RETURN(const bool is_json, IsJson(event));
+  Payload payload(*this, mapping, event, is_json);
   for (const Route& route : mapping.routes) {
     bool taken = false;
     for (const Handler& handler : route.handlers) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -25,7 +26,8 @@ struct Handler {
   const google::protobuf::Descriptor* message = nullptr;  // null = JSON only
   std::vector<Condition> when;
   std::vector<ValueSource> key;                       // one per key column
-  std::vector<std::pair<uint32_t, ValueSource>> set;  // cell index after the key, source
+  std::vector<std::pair<uint32_t, ValueSource>> set;  // index among the table's values, source
+  std::optional<ValueSource> deleted_at;
   bool parks_on_gap = false;
 
   bool Takes(int schema_version) const;
@@ -57,7 +59,7 @@ struct Mappings {
   std::shared_ptr<Descriptors> descriptors;
   std::unordered_map<std::string, EventMapping> events;
   bool ignore_undeclared = false;
-  // Cells per row and key columns of each table.
+  // Cells per row of each table.
   std::vector<uint32_t> cells;
 
   // Appends the event's rows. A failure is poison, without values of the payload in its words.

@@ -3,9 +3,10 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <span>
+
 #include "platform/config/config.h"
 #include "platform/status.h"
-#include "projections/decode/proto_json.h"
 
 namespace lockstep::projections {
 namespace pb = google::protobuf;
@@ -19,34 +20,26 @@ std::vector<std::string> FieldNames(const Descriptor* message) {
   return names;
 }
 
-bool IsWrapper(const Descriptor* type) {
-  switch (type->well_known_type()) {
-    case Descriptor::WELLKNOWNTYPE_DOUBLEVALUE:
-    case Descriptor::WELLKNOWNTYPE_FLOATVALUE:
-    case Descriptor::WELLKNOWNTYPE_INT64VALUE:
-    case Descriptor::WELLKNOWNTYPE_UINT64VALUE:
-    case Descriptor::WELLKNOWNTYPE_INT32VALUE:
-    case Descriptor::WELLKNOWNTYPE_UINT32VALUE:
-    case Descriptor::WELLKNOWNTYPE_STRINGVALUE:
-    case Descriptor::WELLKNOWNTYPE_BYTESVALUE:
-    case Descriptor::WELLKNOWNTYPE_BOOLVALUE:
-      return true;
-    default:
-      return false;
-  }
+Descriptor::WellKnownType WellKnownTypeOf(const FieldDescriptor* field) {
+  return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE
+             ? field->message_type()->well_known_type()
+             : Descriptor::WELLKNOWNTYPE_UNSPECIFIED;
+}
+
+bool IsWrapper(const FieldDescriptor* field) {
+  const auto known = WellKnownTypeOf(field);  // whose values have the wrappers together
+  return known >= Descriptor::WELLKNOWNTYPE_DOUBLEVALUE &&
+         known <= Descriptor::WELLKNOWNTYPE_BOOLVALUE;
+}
+
+bool IsDuration(const FieldDescriptor* field) {
+  return WellKnownTypeOf(field) == Descriptor::WELLKNOWNTYPE_DURATION;
 }
 
 // Whether one value of the field is a scalar for Postgres.
 bool IsScalar(const FieldDescriptor* field) {
-  if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return true;
-  const auto known = field->message_type()->well_known_type();
-  return known == Descriptor::WELLKNOWNTYPE_TIMESTAMP ||
-         known == Descriptor::WELLKNOWNTYPE_DURATION || IsWrapper(field->message_type());
-}
-
-bool IsDuration(const FieldDescriptor* field) {
-  return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
-         field->message_type()->well_known_type() == Descriptor::WELLKNOWNTYPE_DURATION;
+  return field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || IsWrapper(field) ||
+         IsDuration(field) || WellKnownTypeOf(field) == Descriptor::WELLKNOWNTYPE_TIMESTAMP;
 }
 
 ValueKind KindOf(const FieldDescriptor* field, Encoding encoding) {
@@ -74,16 +67,23 @@ ValueKind KindOf(const FieldDescriptor* field, Encoding encoding) {
   if (IsDuration(field)) {
     return encoding == Encoding::kSeconds ? ValueKind::kNumeric : ValueKind::kInterval;
   }
-  if (IsWrapper(field->message_type())) return KindOf(field->message_type()->field(0), encoding);
+  if (IsWrapper(field)) return KindOf(Unwrapped(field), encoding);
   return IsScalar(field) ? ValueKind::kTimestamp : ValueKind::kJson;
+}
+
+// An explicit null of google.protobuf.Value, which is SQL's NULL.
+bool IsNullValue(const pb::Message& message, const FieldDescriptor* field) {
+  if (WellKnownTypeOf(field) != Descriptor::WELLKNOWNTYPE_VALUE) return false;
+  const pb::Message& value = message.GetReflection()->GetMessage(message, field);
+  const FieldDescriptor* set =
+      value.GetReflection()->GetOneofFieldDescriptor(value, field->message_type()->oneof_decl(0));
+  return set == nullptr || set->cpp_type() == FieldDescriptor::CPPTYPE_ENUM;
 }
 
 }  // namespace
 
 const FieldDescriptor* Unwrapped(const FieldDescriptor* field) {
-  return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && IsWrapper(field->message_type())
-             ? field->message_type()->field(0)
-             : field;
+  return IsWrapper(field) ? field->message_type()->field(0) : field;
 }
 
 absl::StatusOr<ProtoPath> ProtoPath::Resolve(const Descriptor* message, std::string_view path) {
@@ -102,10 +102,8 @@ absl::StatusOr<ProtoPath> ProtoPath::Resolve(const Descriptor* message, std::str
                                  ? fmt::format("; it has {}", fmt::join(FieldNames(at), ", "))
                                  : fmt::format("; did you mean '{}'?", nearest));
     }
-    if (dot == std::string_view::npos) {
-      resolved.leaf_ = field;
-      return resolved;
-    }
+    resolved.fields_.push_back(field);
+    if (dot == std::string_view::npos) return resolved;
     if (field->is_repeated() || field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       return InvalidArgument("'{}' can't be followed into {}: it is {}; map '{}' itself{}", name,
                              path,
@@ -114,34 +112,31 @@ absl::StatusOr<ProtoPath> ProtoPath::Resolve(const Descriptor* message, std::str
                                                     : "not a message",
                              name, field->is_repeated() ? " (as: jsonb)" : "");
     }
-    resolved.parents_.push_back(field);
     at = field->message_type();
     rest.remove_prefix(dot + 1);
   }
 }
 
 Encoding ProtoPath::Natural() const {
-  if (leaf_->is_repeated()) {
-    return IsScalar(leaf_) && !leaf_->is_map() ? Encoding::kArray : Encoding::kJson;
-  }
-  return IsScalar(leaf_) ? Encoding::kPlain : Encoding::kJson;
+  if (!IsScalar(leaf())) return Encoding::kJson;  // a map's entries are messages
+  return leaf()->is_repeated() ? Encoding::kArray : Encoding::kPlain;
 }
 
 absl::StatusOr<ValueType> ProtoPath::TypeOf(Encoding encoding) const {
-  const bool is_enum = leaf_->cpp_type() == FieldDescriptor::CPPTYPE_ENUM;
+  const bool is_enum = leaf()->cpp_type() == FieldDescriptor::CPPTYPE_ENUM;
   switch (encoding) {
     case Encoding::kNumber:
       if (!is_enum) return InvalidArgument("as: number is for enums, and it is {}", TypeName());
       break;
     case Encoding::kSeconds:
-      if (!IsDuration(leaf_)) {
+      if (!IsDuration(leaf())) {
         return InvalidArgument("as: seconds is for Duration, and it is {}", TypeName());
       }
       break;
     case Encoding::kJson:
       return ValueType{ValueKind::kJson, false};
     case Encoding::kArray:
-      if (!leaf_->is_repeated() || leaf_->is_map() || !IsScalar(leaf_)) {
+      if (Natural() != Encoding::kArray) {
         return InvalidArgument("as: array is for repeated scalars, and it is {}", TypeName());
       }
       break;
@@ -149,61 +144,47 @@ absl::StatusOr<ValueType> ProtoPath::TypeOf(Encoding encoding) const {
       if (Natural() == Encoding::kJson) return ValueType{ValueKind::kJson, false};
       break;
   }
-  return ValueType{KindOf(leaf_, encoding), leaf_->is_repeated()};
+  return ValueType{KindOf(leaf(), encoding), leaf()->is_repeated()};
 }
-
-bool ProtoPath::has_presence() const { return leaf_->has_presence(); }
 
 absl::StatusOr<CellState> ProtoPath::Read(const pb::Message& message, Encoding encoding,
                                           bool omit_default, std::string* out) const {
   const pb::Message* at = &message;
-  for (const FieldDescriptor* parent : parents_) {
+  for (const FieldDescriptor* parent : std::span(fields_).first(fields_.size() - 1)) {
     const pb::Reflection* reflection = at->GetReflection();
     if (!reflection->HasField(*at, parent)) return CellState::kAbsent;
     at = &reflection->GetMessage(*at, parent);
   }
+  const FieldDescriptor* field = leaf();
   const pb::Reflection* reflection = at->GetReflection();
-  if (leaf_->is_repeated()) {
-    if (omit_default && reflection->FieldSize(*at, leaf_) == 0) return CellState::kAbsent;
-    RETURN_IF_ERROR(encoding == Encoding::kJson ? AppendJson(*at, leaf_, out)
-                                                : AppendArray(*at, leaf_, encoding, out));
-    return CellState::kText;
-  }
-  if ((omit_default || leaf_->has_presence()) && !reflection->HasField(*at, leaf_)) {
+  if (field->is_repeated()) {
+    if (omit_default && reflection->FieldSize(*at, field) == 0) return CellState::kAbsent;
+  } else if ((omit_default || field->has_presence()) && !reflection->HasField(*at, field)) {
     return CellState::kAbsent;
+  } else if (IsNullValue(*at, field)) {
+    return CellState::kNull;
   }
-  if (leaf_->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
-      leaf_->message_type()->well_known_type() == Descriptor::WELLKNOWNTYPE_VALUE) {
-    // An explicit null of google.protobuf.Value is SQL's NULL.
-    const pb::Message& value = reflection->GetMessage(*at, leaf_);
-    const FieldDescriptor* set =
-        value.GetReflection()->GetOneofFieldDescriptor(value, leaf_->message_type()->oneof_decl(0));
-    if (set == nullptr || set->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-      return CellState::kNull;
-    }
-  }
-  RETURN_IF_ERROR(AppendValue(*at, leaf_, -1, encoding, out));
+  RETURN_IF_ERROR(AppendField(*at, field, encoding, out));
   return CellState::kText;
 }
 
 std::string ProtoPath::Numbers() const {
-  std::string text;
-  for (const FieldDescriptor* parent : parents_) text += fmt::format("{}.", parent->number());
-  return text + fmt::format("{}", leaf_->number());
+  std::vector<int> numbers;
+  for (const FieldDescriptor* field : fields_) numbers.push_back(field->number());
+  return fmt::format("{}", fmt::join(numbers, "."));
 }
 
 std::string ProtoPath::TypeName() const {
-  if (leaf_->is_map()) {
-    return fmt::format("map<{}, {}>", leaf_->message_type()->map_key()->type_name(),
-                       leaf_->message_type()->map_value()->type_name());
-  }
-  std::string name = leaf_->type_name();
-  if (leaf_->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    name = leaf_->message_type()->full_name();
-  } else if (leaf_->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-    name = leaf_->enum_type()->full_name();
-  }
-  return leaf_->is_repeated() ? "repeated " + name : name;
+  if (!leaf()->is_map()) return projections::TypeName(leaf());
+  return fmt::format("map<{}, {}>", leaf()->message_type()->map_key()->type_name(),
+                     leaf()->message_type()->map_value()->type_name());
+}
+
+std::string TypeName(const FieldDescriptor* field) {
+  const std::string repeated = field->is_repeated() ? "repeated " : "";
+  if (field->message_type() != nullptr) return repeated + field->message_type()->full_name();
+  if (field->enum_type() != nullptr) return repeated + field->enum_type()->full_name();
+  return repeated + field->type_name();
 }
 
 }  // namespace lockstep::projections

@@ -19,8 +19,6 @@ namespace lockstep::projections {
 // loaded, so that an event costs no lookups by name.
 class ProtoPath {
  public:
-  ProtoPath() = default;
-
   // An unknown field names the nearest known one.
   static absl::StatusOr<ProtoPath> Resolve(const google::protobuf::Descriptor* message,
                                            std::string_view path);
@@ -36,19 +34,20 @@ class ProtoPath {
   absl::StatusOr<CellState> Read(const google::protobuf::Message& message, Encoding encoding,
                                  bool omit_default, std::string* out) const;
 
-  // Whether absence can be told from the default.
-  bool has_presence() const;
-  const google::protobuf::FieldDescriptor* leaf() const { return leaf_; }
-  const std::vector<const google::protobuf::FieldDescriptor*>& parents() const { return parents_; }
+  // The fields on the way, and the one at its end.
+  const std::vector<const google::protobuf::FieldDescriptor*>& fields() const { return fields_; }
+  const google::protobuf::FieldDescriptor* leaf() const { return fields_.back(); }
   // "3.1.7": the field numbers on the way.
   std::string Numbers() const;
   // The type's name as in a .proto file: "int64", "repeated string", "video.events.VideoCreated".
   std::string TypeName() const;
 
  private:
-  std::vector<const google::protobuf::FieldDescriptor*> parents_;
-  const google::protobuf::FieldDescriptor* leaf_ = nullptr;
+  std::vector<const google::protobuf::FieldDescriptor*> fields_;
 };
+
+// "int64", "repeated string", "video.events.VideoCreated". REQUIRES: it is no map.
+std::string TypeName(const google::protobuf::FieldDescriptor* field);
 
 // What a wrapper (google.protobuf.Int64Value, …) wraps; any other field is itself.
 const google::protobuf::FieldDescriptor* Unwrapped(const google::protobuf::FieldDescriptor* field);

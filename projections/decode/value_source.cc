@@ -1,53 +1,91 @@
 #include "projections/decode/value_source.h"
 
-#include <google/protobuf/descriptor.h>
-
 #include <algorithm>
-#include <utility>
 
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "projections/decode/json_value.h"
 
 namespace lockstep::projections {
+namespace {
 
-ValueSource ValueSource::Field(std::optional<ProtoPath> path, int json_slot, Encoding encoding,
-                               bool omit_default) {
-  ValueSource source;
-  source.kind_ = Kind::kField;
-  source.path_ = std::move(path);
-  source.json_slot_ = json_slot;
-  source.encoding_ = encoding;
-  source.omit_default_ = omit_default;
-  return source;
+// The parts of an event that are no attributes of its message; tenant_id may be missing besides.
+struct EventPart {
+  std::string_view name;
+  void (*append)(const Event& event, std::string* out);
+};
+constexpr EventPart kEventParts[] = {
+    {"event_id", [](const Event& event, std::string* out) { *out += event.event_id.value(); }},
+    {"aggregate_id", [](const Event& event, std::string* out) { *out += event.aggregate.id; }},
+    {"aggregate_type", [](const Event& event, std::string* out) { *out += event.aggregate.type; }},
+    {"event_type", [](const Event& event, std::string* out) { *out += event.event_type; }},
+    {"version",
+     [](const Event& event, std::string* out) { *out += fmt::format_int(event.version).str(); }},
+    {"schema_version",
+     [](const Event& event, std::string* out) {
+       *out += fmt::format_int(event.schema_version).str();
+     }},
+    {"occurred_at",
+     [](const Event& event, std::string* out) { *out += FormatTimestamp(event.occurred_at); }},
+    {"content_type", [](const Event& event, std::string* out) { *out += event.content_type; }},
+    {"topic", [](const Event& event, std::string* out) { *out += event.topic; }},
+};
+
+CellState ReadAttribute(const Event& event, const std::string& name, std::string* out) {
+  for (const EventPart& part : kEventParts) {
+    if (part.name != name) continue;
+    part.append(event, out);
+    return CellState::kText;
+  }
+  if (name == "tenant_id") {
+    if (!event.aggregate.tenant_id.has_value()) return CellState::kNull;
+    *out += *event.aggregate.tenant_id;
+    return CellState::kText;
+  }
+  const auto found = event.attributes.find(name);
+  if (found == event.attributes.end()) return CellState::kAbsent;
+  *out += found->second;
+  return CellState::kText;
 }
 
-ValueSource ValueSource::Attribute(std::string name) {
-  ValueSource source;
-  source.kind_ = Kind::kAttribute;
-  source.text_ = std::move(name);
-  return source;
+absl::StatusOr<CellState> ReadJson(const ValueSource& source, const Decoded& decoded,
+                                   std::string* out) {
+  const auto& values = *decoded.json;
+  const JsonValue& value = values[source.json_slot];
+  const bool in_message =
+      source.json_parent < 0 || values[source.json_parent].type == JsonValue::Type::kJson;
+  if (value.type == JsonValue::Type::kMissing && source.json_default.has_value() && in_message) {
+    *out += *source.json_default;
+    return CellState::kText;
+  }
+  const std::string_view text(decoded.json_text->data() + value.offset, value.size);
+  return AppendJsonCell(value.type, text, source.path.has_value() ? source.path->leaf() : nullptr,
+                        source.encoding, out);
 }
 
-ValueSource ValueSource::Constant(std::string text) {
-  ValueSource source;
-  source.kind_ = Kind::kConstant;
-  source.text_ = std::move(text);
-  return source;
+absl::StatusOr<CellState> ReadSource(const ValueSource& source, const Decoded& decoded,
+                                     std::string* out) {
+  switch (source.kind) {
+    case ValueSource::Kind::kField:
+      if (decoded.message == nullptr) return ReadJson(source, decoded, out);
+      return source.path->Read(*decoded.message, source.encoding, source.omit_default, out);
+    case ValueSource::Kind::kAttribute:
+      return ReadAttribute(*decoded.event, source.text, out);
+    case ValueSource::Kind::kConstant:
+      *out += source.text;
+      return CellState::kText;
+    case ValueSource::Kind::kNull:
+      break;
+  }
+  return CellState::kNull;
 }
 
-ValueSource ValueSource::Null() { return {}; }
-
-ValueSource ValueSource::Now() {
-  ValueSource source;
-  source.kind_ = Kind::kNow;
-  return source;
-}
+}  // namespace
 
 absl::StatusOr<CellState> ValueSource::Read(const Decoded& decoded, std::string* out) const {
   const size_t start = out->size();
-  ASSIGN_OR_RETURN(const CellState state, ReadSource(decoded, out));
-  if (negate_ && state == CellState::kText) {
+  ASSIGN_OR_RETURN(const CellState state, ReadSource(*this, decoded, out));
+  if (negate && state == CellState::kText) {
     if ((*out)[start] == '-') {
       out->erase(start, 1);
     } else {
@@ -57,87 +95,16 @@ absl::StatusOr<CellState> ValueSource::Read(const Decoded& decoded, std::string*
   return state;
 }
 
-absl::StatusOr<CellState> ValueSource::ReadSource(const Decoded& decoded, std::string* out) const {
-  switch (kind_) {
-    case Kind::kField:
-      if (decoded.message == nullptr) return ReadJson(decoded, out);
-      return path_->Read(*decoded.message, encoding_, omit_default_, out);
-    case Kind::kAttribute:
-      return ReadAttribute(*decoded.event, out);
-    case Kind::kConstant:
-      *out += text_;
-      return CellState::kText;
-    case Kind::kNow:
-      *out += "now";  // which Postgres reads as the transaction's time
-      return CellState::kText;
-    case Kind::kNull:
-      break;
-  }
-  return CellState::kNull;
-}
-
-absl::StatusOr<CellState> ValueSource::ReadJson(const Decoded& decoded, std::string* out) const {
-  const JsonValue& value = (*decoded.json)[json_slot_];
-  const auto* field = path_.has_value() ? path_->leaf() : nullptr;
-  // As in protobuf: of a message that is there, a field without presence is there too.
-  if (value.type == JsonValue::Type::kMissing && fill_defaults_ && field != nullptr &&
-      !field->has_presence() && !omit_default_ &&
-      (json_parent_ < 0 || (*decoded.json)[json_parent_].type == JsonValue::Type::kJson)) {
-    AppendDefault(field, encoding_, out);
-    return CellState::kText;
-  }
-  const std::string_view text(decoded.json_text->data() + value.offset, value.size);
-  return AppendJsonCell(value.type, text, field, encoding_, out);
-}
-
-absl::StatusOr<CellState> ValueSource::ReadAttribute(const Event& event, std::string* out) const {
-  if (text_ == "event_id") {
-    *out += event.event_id.value();
-  } else if (text_ == "aggregate_id") {
-    *out += event.aggregate.id;
-  } else if (text_ == "aggregate_type") {
-    *out += event.aggregate.type;
-  } else if (text_ == "tenant_id") {
-    if (!event.aggregate.tenant_id.has_value()) return CellState::kNull;
-    *out += *event.aggregate.tenant_id;
-  } else if (text_ == "event_type") {
-    *out += event.event_type;
-  } else if (text_ == "version") {
-    *out += fmt::format_int(event.version).str();
-  } else if (text_ == "schema_version") {
-    *out += fmt::format_int(event.schema_version).str();
-  } else if (text_ == "occurred_at") {
-    *out += FormatTimestamp(event.occurred_at);
-  } else if (text_ == "content_type") {
-    *out += event.content_type;
-  } else if (text_ == "topic") {
-    *out += event.topic;
-  } else {
-    const auto found = event.attributes.find(text_);
-    if (found == event.attributes.end()) return CellState::kAbsent;
-    *out += found->second;
-  }
-  return CellState::kText;
-}
-
 absl::StatusOr<bool> Condition::Holds(const Decoded& decoded) const {
   std::string text;
   ASSIGN_OR_RETURN(const CellState state, source.Read(decoded, &text));
-  switch (test) {
-    case Test::kPresent:
-      return state != CellState::kAbsent;
-    case Test::kAbsent:
-      return state == CellState::kAbsent;
-    case Test::kIn:
-    case Test::kNotIn:
-      break;
-  }
-  const bool found =
-      state != CellState::kAbsent &&
-      std::any_of(values.begin(), values.end(), [&](const std::optional<std::string>& value) {
-        return value.has_value() ? state == CellState::kText && *value == text
-                                 : state == CellState::kNull;
-      });
+  if (test == Test::kPresent) return state != CellState::kAbsent;
+  if (test == Test::kAbsent) return state == CellState::kAbsent;
+  const bool found = state != CellState::kAbsent &&
+                     std::ranges::any_of(values, [&](const std::optional<std::string>& value) {
+                       return value.has_value() ? state == CellState::kText && *value == text
+                                                : state == CellState::kNull;
+                     });
   return found == (test == Test::kIn);
 }
 

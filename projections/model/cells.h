@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "envelope/event.h"
@@ -22,6 +23,12 @@ struct Cell {
 };
 
 enum class Operation : uint8_t { kReplace, kMerge, kIncrement, kDelete, kIgnore };
+inline const std::vector<std::pair<std::string, Operation>> kOperations = {
+    {"replace", Operation::kReplace},
+    {"merge", Operation::kMerge},
+    {"increment", Operation::kIncrement},
+    {"delete", Operation::kDelete},
+    {"ignore", Operation::kIgnore}};
 
 // What one event does to one row of one table.
 struct RowChange {
@@ -39,8 +46,7 @@ class MappedChange : public Change {
   }
 
   int64_t version = 0;
-  std::string
-      aggregate;  // where some table of the group remembers its rows' aggregates; else empty
+  std::string aggregate;  // where some table remembers its rows' aggregates; else empty
   std::string text;
   std::vector<Cell> cells;
   std::vector<RowChange> rows;

@@ -62,6 +62,8 @@ struct Table {
   bool merges = false;   // some event merges
   bool deletes = false;  // some event deletes
   bool hard_deletes() const { return deletes && deleted_at.empty(); }
+  // Of a row: key, values, [deleted_at].
+  size_t cells() const { return key.size() + values.size() + (deleted_at.empty() ? 0 : 1); }
 };
 
 }  // namespace lockstep::projections

@@ -7,8 +7,36 @@
 namespace lockstep::projections {
 namespace {
 
-bool OneOf(std::string_view type, std::initializer_list<std::string_view> types) {
-  return std::find(types.begin(), types.end(), type) != types.end();
+struct TypesOfKind {
+  ValueKind kind;
+  std::string_view inferred;
+  std::vector<std::string_view> fitting;  // besides text
+};
+
+// Values of any other kind are text.
+const std::vector<TypesOfKind> kTypes = {
+    {ValueKind::kBool, "boolean", {"boolean"}},
+    {ValueKind::kInt32, "integer", {"integer", "bigint", "numeric", "double precision"}},
+    {ValueKind::kInt64, "bigint", {"bigint", "numeric"}},
+    {ValueKind::kUInt64, "numeric(20,0)", {"numeric"}},
+    {ValueKind::kFloat, "real", {"real", "double precision", "numeric"}},
+    {ValueKind::kDouble, "double precision", {"double precision", "numeric"}},
+    {ValueKind::kNumeric, "numeric", {"double precision", "numeric"}},
+    {ValueKind::kBytes, "bytea", {"bytea"}},
+    {ValueKind::kTimestamp,
+     "timestamptz",
+     {"timestamp with time zone", "timestamp without time zone", "date"}},
+    {ValueKind::kInterval, "interval", {"interval"}},
+    {ValueKind::kJson, "jsonb", {"jsonb", "json"}},
+};
+
+const TypesOfKind* Find(ValueKind kind) {
+  const auto found = std::ranges::find(kTypes, kind, &TypesOfKind::kind);
+  return found == kTypes.end() ? nullptr : &*found;
+}
+
+bool OneOf(std::string_view type, const std::vector<std::string_view>& types) {
+  return std::ranges::find(types, type) != types.end();
 }
 
 bool IsText(std::string_view type) {
@@ -18,80 +46,23 @@ bool IsText(std::string_view type) {
 
 // The types of Postgres itself that are no text and that free text does not fit into.
 bool IsStrict(std::string_view type) {
-  return OneOf(type, {"smallint", "integer", "bigint", "numeric", "real", "double precision",
-                      "boolean", "bytea", "jsonb", "json", "interval", "date",
-                      "timestamp with time zone", "timestamp without time zone"});
+  return type == "smallint" || std::ranges::any_of(kTypes, [&](const TypesOfKind& types) {
+           return OneOf(type, types.fitting);
+         });
 }
 
 bool FitsScalar(ValueKind kind, std::string_view type) {
   if (IsText(type)) return kind != ValueKind::kBytes;
-  switch (kind) {
-    case ValueKind::kInt32:
-      return OneOf(type, {"integer", "bigint", "numeric", "double precision"});
-    case ValueKind::kInt64:
-      return OneOf(type, {"bigint", "numeric"});
-    case ValueKind::kUInt64:
-      return type == "numeric";
-    case ValueKind::kFloat:
-      return OneOf(type, {"real", "double precision", "numeric"});
-    case ValueKind::kDouble:
-    case ValueKind::kNumeric:
-      return OneOf(type, {"double precision", "numeric"});
-    case ValueKind::kBool:
-      return type == "boolean";
-    case ValueKind::kBytes:
-      return type == "bytea";
-    case ValueKind::kTimestamp:
-      return OneOf(type, {"timestamp with time zone", "timestamp without time zone", "date"});
-    case ValueKind::kInterval:
-      return type == "interval";
-    case ValueKind::kJson:
-      return OneOf(type, {"jsonb", "json"});
-    case ValueKind::kText:
-      return !IsStrict(type);  // uuid, enums, inet: their own input decides
-    case ValueKind::kUnknown:
-    case ValueKind::kConstant:
-      break;
-  }
-  return true;
-}
-
-std::string ScalarType(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::kBool:
-      return "boolean";
-    case ValueKind::kInt32:
-      return "integer";
-    case ValueKind::kInt64:
-      return "bigint";
-    case ValueKind::kUInt64:
-      return "numeric(20,0)";
-    case ValueKind::kFloat:
-      return "real";
-    case ValueKind::kDouble:
-      return "double precision";
-    case ValueKind::kNumeric:
-      return "numeric";
-    case ValueKind::kBytes:
-      return "bytea";
-    case ValueKind::kTimestamp:
-      return "timestamptz";
-    case ValueKind::kInterval:
-      return "interval";
-    case ValueKind::kJson:
-      return "jsonb";
-    case ValueKind::kUnknown:
-    case ValueKind::kText:
-    case ValueKind::kConstant:
-      break;
-  }
-  return "text";
+  if (const TypesOfKind* types = Find(kind)) return OneOf(type, types->fitting);
+  // Into uuid, enums, inet, … free text goes as well: their own input decides.
+  return kind != ValueKind::kText || !IsStrict(type);
 }
 
 }  // namespace
 
 std::string InferredType(const ValueType& type) {
-  return ScalarType(type.kind) + (type.array ? "[]" : "");
+  const TypesOfKind* types = Find(type.kind);
+  return std::string(types == nullptr ? "text" : types->inferred) + (type.array ? "[]" : "");
 }
 
 bool Fits(const ValueType& type, const LiveColumn& column) {
@@ -99,11 +70,5 @@ bool Fits(const ValueType& type, const LiveColumn& column) {
   if (!column.element.empty()) return type.kind == ValueKind::kConstant;
   return FitsScalar(type.kind, column.base_type);
 }
-
-bool Countable(const LiveColumn& column) {
-  return column.category == 'N' || column.category == 'T';
-}
-
-bool IsTime(const LiveColumn& column) { return column.category == 'D'; }
 
 }  // namespace lockstep::projections

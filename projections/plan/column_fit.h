@@ -14,8 +14,4 @@ std::string InferredType(const ValueType& type);
 // is the column's own business, such as text into uuid).
 bool Fits(const ValueType& type, const LiveColumn& column);
 
-// Whether something can be added to the column.
-bool Countable(const LiveColumn& column);
-bool IsTime(const LiveColumn& column);
-
 }  // namespace lockstep::projections

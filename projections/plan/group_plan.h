@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "projections/decode/mapping.h"
@@ -35,6 +36,11 @@ struct GroupPlan {
   std::vector<Table> tables;
   std::vector<CodeProjection> code;
   std::vector<UsedField> fields;
+
+  void AddTable(Table table) {
+    mappings.cells.push_back(static_cast<uint32_t>(table.cells()));
+    tables.push_back(std::move(table));
+  }
 };
 
 }  // namespace lockstep::projections

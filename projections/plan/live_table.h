@@ -1,10 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,10 +10,6 @@
 #include "postgres/identifier.h"
 
 namespace lockstep::projections {
-
-// Runs a statement, on a connection or in a transaction.
-using Execute =
-    std::function<absl::StatusOr<postgres::Result>(std::string_view, const postgres::Params&)>;
 
 struct LiveColumn {
   std::string type;       // without length: casting to varchar(5) would cut silently
@@ -36,7 +30,8 @@ struct LiveTable {
   std::vector<std::vector<std::string>> unique_keys;  // sorted by name
 };
 
-absl::StatusOr<LiveTable> ReadLiveTable(const Execute& execute,
-                                        const postgres::QualifiedName& name);
+// `session`: a postgres::Connection or a postgres::Transaction.
+template <class Session>
+absl::StatusOr<LiveTable> ReadLiveTable(Session& session, const postgres::QualifiedName& name);
 
 }  // namespace lockstep::projections

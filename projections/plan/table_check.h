@@ -20,9 +20,9 @@ struct Mismatch {
 absl::StatusOr<std::vector<Mismatch>> FindMismatches(const GroupPlan& plan,
                                                      postgres::Connection& connection);
 
-// The same as one status, a line per mismatch; `remember`: when all is well, records the message
-// fields in use (where there is a state schema).
-absl::Status CheckGroup(const GroupPlan& plan, postgres::Connection& connection, bool remember);
+// The same as one status, a line per mismatch. When all is well, records the message fields in use
+// (where there is a state schema).
+absl::Status CheckGroup(const GroupPlan& plan, postgres::Connection& connection);
 
 // field_memory.cc: the fields that were in use at the last start.
 absl::Status CompareFields(const GroupPlan& plan, postgres::Connection& connection,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
 
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -11,29 +12,128 @@
 namespace lockstep::projections {
 namespace {
 
+using postgres::FillNames;
 using postgres::QuoteIdentifier;
 
 // A parameter that carries one column of all rows.
 struct Input {
-  std::string name;  // in the unnest: k0, v3
+  std::string name;  // in the unnest: k0, v3; empty = it is no parameter
   std::string type;  // of the column
   bool in_array = true;
+  std::string column;  // that it goes to, quoted; empty = none
+  std::string value;   // what the column gets, where that is not the input as it is
 
   std::string Cast(int parameter) const {
     return fmt::format("${}::{}[]", parameter, in_array ? type : "text");
   }
-  std::string Read(std::string_view from) const {
-    return in_array ? fmt::format("{}.{}", from, name) : fmt::format("{}.{}::{}", from, name, type);
+  std::string Read() const {
+    if (!value.empty()) return value;
+    return in_array ? fmt::format("u.{}", name) : fmt::format("u.{}::{}", name, type);
   }
+  std::string TakeNew() const { return fmt::format("{0} = excluded.{0}", column); }
 };
+
+using Inputs = std::vector<Input>;
+
+// The texts of all inputs that have a `member` (&Input::column, …).
+template <typename Text>
+std::vector<std::string> Each(const Inputs& inputs, const Text& text,
+                              std::string Input::*member = &Input::column) {
+  std::vector<std::string> texts;
+  for (const Input& input : inputs) {
+    if (!(input.*member).empty()) texts.push_back(std::invoke(text, input));
+  }
+  return texts;
+}
+
+std::string List(const std::vector<std::string>& texts) {
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+Inputs operator+(Inputs inputs, const Inputs& more) {
+  inputs.insert(inputs.end(), more.begin(), more.end());
+  return inputs;
+}
+
+// unnest($1::uuid[], …) AS u(k0, …), from parameter `first` on. `numbered`: with n, the position.
+std::string Unnest(const Inputs& inputs, int first, bool numbered) {
+  const auto cast = [&](const Input& input) { return input.Cast(first++); };
+  return fmt::format("unnest({}){} AS u({}{})", List(Each(inputs, cast, &Input::name)),
+                     numbered ? " WITH ORDINALITY" : "",
+                     List(Each(inputs, &Input::name, &Input::name)), numbered ? ", n" : "");
+}
 
 // How the stored version must stand to the incoming one for a row to be written.
 const char* Guard(bool overwrite) { return overwrite ? "<=" : "<"; }
 
+// The statements; what stands in braces comes from Planner::Fill.
+constexpr std::string_view kWriteWhole = R"(INSERT INTO {table} AS t ({columns})
+SELECT {values}
+FROM {rows}
+ON CONFLICT ({key_columns}) DO UPDATE SET {sets}
+WHERE t.{version} {guard} excluded.{version}{owner_guard}
+RETURNING {key})";
+
+// In DO UPDATE only the table's columns can be seen; what else is known of the row is looked up by
+// its key. (A join would decide by the snapshot; this decides by the row that is locked.) A whole
+// row has no mask: nothing is looked up for it. The NULL in its place keeps the join from going
+// through the index.
+constexpr std::string_view kWriteAny = R"(WITH flags AS MATERIALIZED (
+  SELECT jsonb_object_agg({input_key}, u.first || ':' || u.mask) AS by_key FROM {rows}
+   WHERE u.mask IS NOT NULL)
+INSERT INTO {table} AS t ({columns})
+SELECT {values}
+FROM {numbered_rows}
+LEFT JOIN {table} AS s ON {masked_join}
+ORDER BY u.n
+ON CONFLICT ({key_columns}) DO UPDATE SET {sets}
+WHERE t.{version} {guard}
+      coalesce(split_part({flags}, ':', 1)::bigint, excluded.{version}){owner_guard}
+RETURNING {key})";
+
+constexpr std::string_view kStored = R"(SELECT u.n, {key}, t.{version}, {aggregate}
+FROM {numbered_rows}
+JOIN {table} AS t ON {join}
+ORDER BY u.n
+FOR UPDATE OF t)";
+
+constexpr std::string_view kClaim = R"(INSERT INTO {row_versions} AS r
+  (consumer_group, generation, projection, row_key, version, first_version, deleted_at, aggregate)
+SELECT $1, $2::bigint, {projection}, {input_key}, u.version, u.first,
+       CASE WHEN u.gone THEN now() END, {owner}
+FROM {rows}
+ON CONFLICT (consumer_group, generation, projection, row_key) DO UPDATE
+SET version = excluded.version, first_version = excluded.first_version,
+    deleted_at = excluded.deleted_at, aggregate = excluded.aggregate
+WHERE r.version {guard} excluded.first_version{claim_owner_guard}
+RETURNING r.row_key)";
+
+constexpr std::string_view kClaimed = R"(SELECT u.n, r.row_key, r.version, r.aggregate
+FROM {numbered_rows}
+JOIN {row_versions} AS r ON r.consumer_group = $1 AND r.generation = $2::bigint
+ AND r.projection = {projection} AND r.row_key = {input_key}
+ORDER BY u.n
+FOR UPDATE OF r)";
+
+constexpr std::string_view kDeleteRows = R"(DELETE FROM {table} AS t USING {rows}
+WHERE {join} AND t.{version} <= u.version)";
+
+// Postgres sums: exact for numbers of any size, and equal keys are its own to judge.
+constexpr std::string_view kCount = R"(INSERT INTO {table} AS t ({columns})
+SELECT {values}
+FROM {rows}
+GROUP BY {key_inputs}
+ORDER BY {key_inputs}
+ON CONFLICT ({key_columns}) DO UPDATE SET {sets})";
+
 class Planner {
  public:
   Planner(const Table& table, const LiveTable& live, const std::string& state_schema)
-      : table_(table), live_(live), state_schema_(state_schema), id_(++plans_) {}
+      : table_(table),
+        live_(live),
+        state_schema_(state_schema),
+        id_(++plans_),
+        version_{{"version", "bigint", true, QuoteIdentifier(table.version)}} {}
 
   absl::StatusOr<std::shared_ptr<const TablePlan>> Make() {
     for (size_t i = 0; i < table_.key.size(); ++i) {
@@ -46,291 +146,162 @@ class Planner {
       plan_->has_default.push_back(fallback.has_value());
     }
     plan_->uuid_key = keys_.size() == 1 && keys_[0].type == "uuid";
+    const Inputs updated_at = {{"", "", true, QuoteIdentifier(table_.updated_at), "now()"}};
     if (table_.counting) {
-      plan_->count = {Name("count"), Count()};
+      if (!table_.updated_at.empty()) bookkeeping_ = updated_at;
+      plan_->count = Count();
       return plan_;
     }
     if (!table_.deleted_at.empty()) {
-      RETURN_IF_ERROR(AddInput(table_.deleted_at, "deleted", &deleted_));
+      RETURN_IF_ERROR(AddInput(table_.deleted_at, "deleted", &bookkeeping_));
     }
     if (!table_.aggregate.empty()) {
-      RETURN_IF_ERROR(AddInput(table_.aggregate, "owner", &owner_));
+      RETURN_IF_ERROR(AddInput(table_.aggregate, "owner", &bookkeeping_));
     }
+    if (!table_.updated_at.empty()) bookkeeping_ = bookkeeping_ + updated_at;
     for (const bool overwrite : {false, true}) {
-      const char* suffix = overwrite ? "_over" : "";
-      plan_->write_whole[overwrite] = {Name("whole") + suffix, WriteWhole(overwrite)};
-      plan_->write_any[overwrite] = {Name("any") + suffix, WriteAny(overwrite)};
-      if (table_.hard_deletes()) {
-        plan_->claim[overwrite] = {Name("claim") + suffix, Claim(overwrite)};
-      }
+      plan_->write_whole[overwrite] = WriteWhole(overwrite);
+      plan_->write_any[overwrite] = WriteAny(overwrite);
     }
-    plan_->stored = {Name("stored"), Stored()};
-    if (table_.hard_deletes()) {
-      plan_->claimed = {Name("claimed"), Claimed()};
-      plan_->delete_rows = {Name("delete"), DeleteRows()};
-    }
+    plan_->stored = Fill("stored", kStored, {keys_});
+    if (!table_.hard_deletes()) return plan_;
+    Inputs claim = keys_ + version_ + Inputs{{"first", "bigint"}, {"gone", "boolean"}};
+    if (!table_.aggregate.empty()) claim.push_back({"owner", "text"});
+    plan_->claim[0] = Fill("claim", kClaim, {claim, kAfterGeneration, false});
+    plan_->claim[1] = Fill("claim_over", kClaim, {claim, kAfterGeneration, true});
+    plan_->claimed = Fill("claimed", kClaimed, {keys_, kAfterGeneration});
+    plan_->delete_rows = Fill("delete", kDeleteRows, {keys_ + version_});
     return plan_;
   }
 
  private:
-  absl::Status AddInput(const std::string& column, std::string name, std::vector<Input>* to) {
+  static constexpr int kAfterGeneration = 3;  // $1 is the group, $2 the generation
+
+  // What differs from statement to statement.
+  struct Pieces {
+    Inputs inputs;
+    int first = 1;  // parameter
+    bool overwrite = false;
+    std::vector<std::string> sets = {};
+  };
+
+  PlannedStatement Fill(std::string_view name, std::string_view sql, const Pieces& pieces) const {
+    const std::string aggregate = QuoteIdentifier(table_.aggregate);
+    const bool owned = !table_.aggregate.empty();
+    const std::string first_key = keys_[0].Read();
+    return {
+        fmt::format("lockstep_projection_{}_{}", id_, name),
+        FillNames(
+            sql,
+            {{"table", table_.name.Quoted()},
+             {"columns", List(Each(pieces.inputs, &Input::column))},
+             {"values", List(Each(pieces.inputs, &Input::Read))},
+             {"rows", Unnest(pieces.inputs, pieces.first, false)},
+             {"numbered_rows", Unnest(pieces.inputs, pieces.first, true)},
+             {"sets", List(pieces.sets)},
+             {"key_columns", List(Each(keys_, &Input::column))},
+             {"key_inputs", List(Each(keys_, &Input::Read))},
+             {"key", KeyOf("t")},
+             {"input_key", KeyText(Each(keys_, &Input::Read))},
+             {"join", KeyJoin("t", first_key)},
+             {"masked_join",
+              KeyJoin("s", fmt::format("CASE WHEN u.mask IS NOT NULL THEN {} END", first_key))},
+             {"flags", Flags()},
+             {"version", version_[0].column},
+             {"guard", Guard(pieces.overwrite)},
+             {"aggregate", owned ? "t." + aggregate : "NULL"},
+             {"owner", owned ? "u.owner" : "NULL"},
+             // A row belongs to its aggregate; one that has none yet (the column was added later)
+             // is adopted.
+             {"owner_guard",
+              owned ? fmt::format(" AND (t.{0} IS NULL OR t.{0} = excluded.{0})", aggregate) : ""},
+             {"claim_owner_guard",
+              owned ? " AND (r.aggregate IS NULL OR r.aggregate = excluded.aggregate)" : ""},
+             {"row_versions", QuoteIdentifier(state_schema_) + ".row_versions"},
+             {"projection", postgres::QuoteLiteral(table_.projection)}})};
+  }
+
+  absl::Status AddInput(const std::string& column, std::string name, Inputs* to) {
     const auto found = live_.columns.find(column);
     if (found == live_.columns.end()) {
       return postgres::SqlError(
           "42703", fmt::format("table {} has no column '{}'", table_.name.ToString(), column));
     }
-    to->push_back({std::move(name), found->second.type, found->second.in_array});
+    to->push_back(
+        {std::move(name), found->second.type, found->second.in_array, QuoteIdentifier(column)});
     return absl::OkStatus();
   }
 
-  std::string Name(std::string_view statement) const {
-    return fmt::format("lockstep_projection_{}_{}", id_, statement);
+  // A key as one text, the same for equal keys.
+  static std::string KeyText(const std::vector<std::string>& parts) {
+    return parts.size() == 1 ? parts[0] + "::text" : "ROW(" + List(parts) + ")::text";
   }
-
-  // unnest($1::uuid[], …) AS u(k0, …), from `inputs` beginning at parameter `first`.
-  static std::string Unnest(const std::vector<Input>& inputs, int first, bool ordinality) {
-    std::vector<std::string> casts;
-    std::vector<std::string> names;
-    for (const Input& input : inputs) {
-      casts.push_back(input.Cast(first++));
-      names.push_back(input.name);
-    }
-    if (ordinality) names.emplace_back("n");
-    return fmt::format("unnest({}){} AS u({})", fmt::join(casts, ", "),
-                       ordinality ? " WITH ORDINALITY" : "", fmt::join(names, ", "));
+  std::string KeyOf(std::string_view row) const {
+    const auto part = [&](const Input& key) { return fmt::format("{}.{}", row, key.column); };
+    return KeyText(Each(keys_, part));
   }
-
-  // The row's key as one text, the same for equal keys.
-  std::string KeyText(std::string_view from, bool input) const {
-    std::vector<std::string> parts;
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      parts.push_back(input ? keys_[i].Read(from)
-                            : fmt::format("{}.{}", from, QuoteIdentifier(table_.key[i].name)));
-    }
-    if (parts.size() == 1) return parts[0] + "::text";
-    return fmt::format("ROW({})::text", fmt::join(parts, ", "));
-  }
-
-  std::string KeyJoin(std::string_view target) const { return KeyJoin(target, keys_[0].Read("u")); }
-  std::string KeyJoin(std::string_view target, const std::string& first) const {
-    std::vector<std::string> parts;
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      parts.push_back(fmt::format("{}.{} = {}", target, QuoteIdentifier(table_.key[i].name),
-                                  i == 0 ? first : keys_[i].Read("u")));
-    }
-    return fmt::format("{}", fmt::join(parts, " AND "));
-  }
-
-  std::vector<std::string> KeyColumns() const { return Quoted(table_.key); }
-  static std::vector<std::string> Quoted(const std::vector<Column>& columns) {
-    std::vector<std::string> names;
-    for (const Column& column : columns) names.push_back(QuoteIdentifier(column.name));
-    return names;
-  }
-
-  std::vector<Input> RowInputs() const {
-    std::vector<Input> inputs = keys_;
-    inputs.push_back({"version", "bigint"});
-    inputs.insert(inputs.end(), values_.begin(), values_.end());
-    inputs.insert(inputs.end(), deleted_.begin(), deleted_.end());
-    inputs.insert(inputs.end(), owner_.begin(), owner_.end());
-    return inputs;
-  }
-
-  // The columns of the INSERT, with what each gets.
-  std::string Target() const {
-    std::vector<std::string> columns = KeyColumns();
-    columns.push_back(QuoteIdentifier(table_.version));
-    for (const std::string& value : Quoted(table_.values)) columns.push_back(value);
-    if (!table_.deleted_at.empty()) columns.push_back(QuoteIdentifier(table_.deleted_at));
-    if (!table_.aggregate.empty()) columns.push_back(QuoteIdentifier(table_.aggregate));
-    if (!table_.updated_at.empty()) columns.push_back(QuoteIdentifier(table_.updated_at));
-    return fmt::format("INSERT INTO {} AS t ({})", table_.name.Quoted(), fmt::join(columns, ", "));
-  }
-
-  std::string Select(const std::vector<std::string>& values) const {
-    std::vector<std::string> columns;
-    for (const Input& key : keys_) columns.push_back(key.Read("u"));
-    columns.emplace_back("u.version");
-    columns.insert(columns.end(), values.begin(), values.end());
-    for (const Input& deleted : deleted_) columns.push_back(deleted.Read("u"));
-    for (const Input& owner : owner_) columns.push_back(owner.Read("u"));
-    if (!table_.updated_at.empty()) columns.emplace_back("now()");
-    return fmt::format("SELECT {}", fmt::join(columns, ", "));
-  }
-
-  std::string OnConflict() const {
-    std::vector<std::string> sets;
-    const auto add = [&](const std::string& column) {
-      if (column.empty()) return;
-      sets.push_back(fmt::format("{0} = excluded.{0}", QuoteIdentifier(column)));
+  // `first`: what the first column of the key is compared with.
+  std::string KeyJoin(std::string_view row, const std::string& first) const {
+    const auto equal = [&](const Input& key) {
+      return fmt::format("{}.{} = {}", row, key.column, &key == &keys_[0] ? first : key.Read());
     };
-    add(table_.version);
-    add(table_.deleted_at);
-    add(table_.aggregate);
-    add(table_.updated_at);
-    return fmt::format("ON CONFLICT ({}) DO UPDATE SET {}", fmt::join(KeyColumns(), ", "),
-                       fmt::join(sets, ", "));
+    return fmt::format("{}", fmt::join(Each(keys_, equal), " AND "));
   }
 
-  // A row belongs to its aggregate; one that has none yet (the column was added later) is adopted.
-  std::string OwnerGuard() const {
-    if (table_.aggregate.empty()) return "";
-    return fmt::format(" AND (t.{0} IS NULL OR t.{0} = excluded.{0})",
-                       QuoteIdentifier(table_.aggregate));
-  }
+  // The inputs of a row, each with its column.
+  Inputs RowWith(const Inputs& values) const { return keys_ + version_ + values + bookkeeping_; }
 
-  std::string WriteWhole(bool overwrite) const {
-    std::vector<std::string> values;
-    std::string sets;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      values.push_back(values_[i].Read("u"));
-      sets += fmt::format(", {0} = excluded.{0}", QuoteIdentifier(table_.values[i].name));
-    }
-    return fmt::format("{}\n{}\nFROM {}\n{}{}\nWHERE t.{} {} excluded.{}{}\nRETURNING {}", Target(),
-                       Select(values), Unnest(RowInputs(), 1, false), OnConflict(), sets,
-                       QuoteIdentifier(table_.version), Guard(overwrite),
-                       QuoteIdentifier(table_.version), OwnerGuard(), KeyText("t", false));
+  PlannedStatement WriteWhole(bool overwrite) const {
+    return Fill(
+        overwrite ? "whole_over" : "whole", kWriteWhole,
+        {RowWith(values_), 1, overwrite, Each(version_ + values_ + bookkeeping_, &Input::TakeNew)});
   }
 
   // A value column: what the event brought, or nothing's default, or what is stored.
-  std::string Choose(size_t i, std::string_view mask, std::string_view brought,
+  std::string Choose(size_t i, std::string_view mask, const std::string& brought,
                      std::string_view stored, bool may_be_missing) const {
     std::string nothing = fmt::format("substr({}, {}, 1) = '1'", mask, kMaskFresh + 1);
-    if (may_be_missing) {
-      nothing += fmt::format(" OR {}.{} IS NULL", stored, QuoteIdentifier(table_.key[0].name));
-    }
+    if (may_be_missing) nothing += fmt::format(" OR {}.{} IS NULL", stored, keys_[0].column);
     if (!table_.deleted_at.empty()) {
       nothing += fmt::format(" OR ({}.{} IS NOT NULL AND substr({}, {}, 1) = '0')", stored,
                              QuoteIdentifier(table_.deleted_at), mask, kMaskKeep + 1);
     }
     return fmt::format(
-        "CASE WHEN {0} IS NULL OR substr({0}, {1}, 1) = '1' THEN {2} WHEN {3} THEN {4} ELSE "
-        "{5}.{6} "
-        "END",
-        mask, kMaskValues + i + 1, brought, nothing, defaults_[i], stored,
-        QuoteIdentifier(table_.values[i].name));
+        "CASE WHEN {0} IS NULL OR substr({0}, {1}, 1) = '1' THEN {2} WHEN {3} THEN {4} "
+        "ELSE {5}.{6} END",
+        mask, kMaskValues + i + 1, brought, nothing, defaults_[i], stored, values_[i].column);
   }
 
-  // In DO UPDATE only the table's columns can be seen; what else is known of the row is looked up
-  // by its key. (A join would decide by the snapshot; this decides by the row that is locked.)
-  // A whole row has no mask: nothing is looked up for it. The NULL in its place keeps the join from
-  // going through the index.
-  std::string WriteAny(bool overwrite) const {
-    std::vector<Input> inputs = RowInputs();
-    inputs.push_back({"first", "bigint"});
-    inputs.push_back({"mask", "text"});
-    const std::string flags =
-        fmt::format("(SELECT by_key FROM flags) ->> {}", KeyText("excluded", false));
-    const std::string masked_key =
-        fmt::format("CASE WHEN u.mask IS NOT NULL THEN {} END", keys_[0].Read("u"));
-    std::vector<std::string> values;
+  // In an update: first version and mask of the row.
+  std::string Flags() const { return "(SELECT by_key FROM flags) ->> " + KeyOf("excluded"); }
+
+  PlannedStatement WriteAny(bool overwrite) const {
+    Inputs values = values_;
     std::vector<std::string> updates;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      values.push_back(Choose(i, "u.mask", values_[i].Read("u"), "s", true));
-      updates.push_back(Choose(i, "f.mask",
-                               fmt::format("excluded.{}", QuoteIdentifier(table_.values[i].name)),
-                               "t", false));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i].value = Choose(i, "u.mask", values_[i].Read(), "s", true);
+      updates.push_back(Choose(i, "f.mask", "excluded." + values_[i].column, "t", false));
     }
-    std::string sets;
-    if (!values_.empty()) {
-      sets = fmt::format(
-          ",\n({}) = (SELECT {}\n  FROM (SELECT split_part({}, ':', 2) AS mask OFFSET 0) AS f)",
-          fmt::join(Quoted(table_.values), ", "), fmt::join(updates, ",\n    "), flags);
+    std::vector<std::string> sets = Each(version_ + bookkeeping_, &Input::TakeNew);
+    if (!values.empty()) {
+      sets.push_back(fmt::format(
+          "\n({}) = (SELECT {}\n  FROM (SELECT split_part({}, ':', 2) AS mask OFFSET 0) AS f)",
+          List(Each(values, &Input::column)), fmt::join(updates, ",\n    "), Flags()));
     }
-    return fmt::format(
-        "WITH flags AS MATERIALIZED (\n"
-        "  SELECT jsonb_object_agg({}, u.first || ':' || u.mask) AS by_key FROM {}\n"
-        "   WHERE u.mask IS NOT NULL)\n"
-        "{}\n{}\nFROM {}\nLEFT JOIN {} AS s ON {}\nORDER BY u.n\n{}{}\n"
-        "WHERE t.{} {} coalesce(split_part({}, ':', 1)::bigint, excluded.{}){}\nRETURNING {}",
-        KeyText("u", true), Unnest(inputs, 1, false), Target(), Select(values),
-        Unnest(inputs, 1, true), table_.name.Quoted(), KeyJoin("s", masked_key), OnConflict(), sets,
-        QuoteIdentifier(table_.version), Guard(overwrite), flags, QuoteIdentifier(table_.version),
-        OwnerGuard(), KeyText("t", false));
+    return Fill(overwrite ? "any_over" : "any", kWriteAny,
+                {RowWith(values) + Inputs{{"first", "bigint"}, {"mask", "text"}}, 1, overwrite,
+                 std::move(sets)});
   }
 
-  std::string Stored() const {
-    return fmt::format(
-        "SELECT u.n, {}, t.{}, {}\nFROM {}\nJOIN {} AS t ON {}\nORDER BY u.n\nFOR UPDATE OF t",
-        KeyText("t", false), QuoteIdentifier(table_.version),
-        table_.aggregate.empty() ? "NULL" : "t." + QuoteIdentifier(table_.aggregate),
-        Unnest(keys_, 1, true), table_.name.Quoted(), KeyJoin("t"));
-  }
-
-  std::string Versions() const { return QuoteIdentifier(state_schema_) + ".row_versions"; }
-  std::string Projection() const {
-    std::string quoted = "'";
-    for (const char c : table_.projection) quoted += c == '\'' ? "''" : std::string(1, c);
-    return quoted + "'";
-  }
-
-  std::string Claim(bool overwrite) const {
-    std::vector<Input> inputs = keys_;
-    inputs.push_back({"version", "bigint"});
-    inputs.push_back({"first", "bigint"});
-    inputs.push_back({"gone", "boolean"});
-    const bool owned = !table_.aggregate.empty();
-    if (owned) inputs.push_back({"owner", "text"});
-    return fmt::format(
-        "INSERT INTO {} AS r (consumer_group, generation, projection, row_key, version,"
-        " first_version, deleted_at, aggregate)\n"
-        "SELECT $1, $2::bigint, {}, {}, u.version, u.first, CASE WHEN u.gone THEN now() END, {}\n"
-        "FROM {}\n"
-        "ON CONFLICT (consumer_group, generation, projection, row_key) DO UPDATE\n"
-        "SET version = excluded.version, first_version = excluded.first_version,"
-        " deleted_at = excluded.deleted_at, aggregate = excluded.aggregate\n"
-        "WHERE r.version {} excluded.first_version{}\nRETURNING r.row_key",
-        Versions(), Projection(), KeyText("u", true), owned ? "u.owner" : "NULL",
-        Unnest(inputs, 3, false), Guard(overwrite),
-        owned ? " AND (r.aggregate IS NULL OR r.aggregate = excluded.aggregate)" : "");
-  }
-
-  std::string Claimed() const {
-    return fmt::format(
-        "SELECT u.n, r.row_key, r.version, r.aggregate\nFROM {}\n"
-        "JOIN {} AS r ON r.consumer_group = $1"
-        " AND r.generation = $2::bigint AND r.projection = {} AND r.row_key = {}\n"
-        "ORDER BY u.n\nFOR UPDATE OF r",
-        Unnest(keys_, 3, true), Versions(), Projection(), KeyText("u", true));
-  }
-
-  std::string DeleteRows() const {
-    std::vector<Input> inputs = keys_;
-    inputs.push_back({"version", "bigint"});
-    return fmt::format("DELETE FROM {} AS t USING {}\nWHERE {} AND t.{} <= u.version",
-                       table_.name.Quoted(), Unnest(inputs, 1, false), KeyJoin("t"),
-                       QuoteIdentifier(table_.version));
-  }
-
-  // Postgres sums: exact for numbers of any size, and equal keys are its own to judge.
-  std::string Count() const {
-    std::vector<Input> inputs = keys_;
-    inputs.insert(inputs.end(), values_.begin(), values_.end());
-    std::vector<std::string> columns = KeyColumns();
-    std::vector<std::string> selected;
-    std::vector<std::string> grouped;
+  PlannedStatement Count() const {
+    Inputs values = values_;
     std::vector<std::string> sets;
-    for (const Input& key : keys_) grouped.push_back(key.Read("u"));
-    selected = grouped;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      const std::string column = QuoteIdentifier(table_.values[i].name);
-      columns.push_back(column);
-      selected.push_back(fmt::format("coalesce(sum({}), '0')", values_[i].Read("u")));
-      sets.push_back(fmt::format("{0} = coalesce(t.{0}, '0') + excluded.{0}", column));
+    for (Input& value : values) {
+      value.value = fmt::format("coalesce(sum({}), '0')", value.Read());
+      sets.push_back(fmt::format("{0} = coalesce(t.{0}, '0') + excluded.{0}", value.column));
     }
-    if (!table_.updated_at.empty()) {
-      const std::string column = QuoteIdentifier(table_.updated_at);
-      columns.push_back(column);
-      selected.emplace_back("now()");
-      sets.push_back(fmt::format("{0} = excluded.{0}", column));
-    }
-    return fmt::format(
-        "INSERT INTO {} AS t ({})\nSELECT {}\nFROM {}\nGROUP BY {}\nORDER BY {}\n"
-        "ON CONFLICT ({}) DO UPDATE SET {}",
-        table_.name.Quoted(), fmt::join(columns, ", "), fmt::join(selected, ", "),
-        Unnest(inputs, 1, false), fmt::join(grouped, ", "), fmt::join(grouped, ", "),
-        fmt::join(KeyColumns(), ", "), fmt::join(sets, ", "));
+    for (const Input& updated_at : bookkeeping_) sets.push_back(updated_at.TakeNew());
+    return Fill("count", kCount, {keys_ + values + bookkeeping_, 1, false, std::move(sets)});
   }
 
   static inline std::atomic<int> plans_ = 0;  // statement names are unique per connection
@@ -340,10 +311,10 @@ class Planner {
   const std::string& state_schema_;
   const int id_;
   std::shared_ptr<TablePlan> plan_ = std::make_shared<TablePlan>();
-  std::vector<Input> keys_;
-  std::vector<Input> values_;
-  std::vector<Input> deleted_;  // none or one
-  std::vector<Input> owner_;    // none or one
+  const Inputs version_;  // one
+  Inputs keys_;
+  Inputs values_;
+  Inputs bookkeeping_;  // [deleted_at], [aggregate], [updated_at]
   std::vector<std::string> defaults_;
 };
 

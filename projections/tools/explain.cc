@@ -1,5 +1,6 @@
 #include "projections/tools/explain.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/escaping.h"
@@ -14,19 +15,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string OperationName(Operation operation, const Table& table) {
-  switch (operation) {
-    case Operation::kReplace:
-      return "replace";
-    case Operation::kMerge:
-      return "merge";
-    case Operation::kIncrement:
-      return "increment";
-    case Operation::kDelete:
-      return table.deleted_at.empty() ? "hard delete" : "soft delete";
-    case Operation::kIgnore:
-      break;
-  }
-  return "ignore";
+  const auto named = std::ranges::find_if(
+      kOperations, [&](const auto& known) { return known.second == operation; });
+  if (operation != Operation::kDelete) return named->first;
+  return (table.deleted_at.empty() ? "hard " : "soft ") + named->first;
 }
 
 const std::vector<std::string> kEventKeys = {
@@ -40,7 +32,7 @@ std::string TextOf(const Json& value) {
 absl::StatusOr<Event> ReadEvent(const Json& object) {
   if (!object.is_object()) return InvalidArgument("an event is a JSON object");
   for (const auto& [key, value] : object.items()) {
-    if (std::find(kEventKeys.begin(), kEventKeys.end(), key) != kEventKeys.end()) continue;
+    if (std::ranges::find(kEventKeys, key) != kEventKeys.end()) continue;
     const std::string nearest = NearestWord(key, kEventKeys);
     return InvalidArgument("unknown key '{}'{}; other attributes belong under 'attributes'", key,
                            nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest));
@@ -134,19 +126,13 @@ absl::StatusOr<std::vector<Event>> ReadEventFile(const std::string& file) {
   const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidArgument("{} is not JSON", file);
   std::vector<Event> events;
-  const auto add = [&](const Json& object) {
+  for (const Json& object : json.is_array() ? json : Json::array({json})) {
     auto event = ReadEvent(object);
     if (!event.ok()) {
       return InvalidArgument("{}: event {}: {}", file, events.size() + 1,
                              MessageOf(event.status()));
     }
     events.push_back(*std::move(event));
-    return absl::OkStatus();
-  };
-  if (!json.is_array()) {
-    RETURN_IF_ERROR(add(json));
-  } else {
-    for (const Json& object : json) RETURN_IF_ERROR(add(object));
   }
   return events;
 }

@@ -13,19 +13,15 @@ using postgres::QuoteIdentifier;
 absl::StatusOr<GuardPreview> GuardPreview::Open(const GroupPlan& plan,
                                                 postgres::Connection& connection) {
   GuardPreview preview(plan, connection);
-  const auto execute = [&](std::string_view sql, const Params& params) {
-    return connection.Execute(sql, params);
-  };
   for (const Table& table : plan.tables) {
-    ASSIGN_OR_RETURN(LiveTable live, ReadLiveTable(execute, table.name));
-    for (const Column& column : table.key) {
-      if (live.columns.contains(column.name)) continue;
+    ASSIGN_OR_RETURN(LiveTable live, ReadLiveTable(connection, table.name));
+    std::vector<std::string> needed;
+    for (const Column& column : table.key) needed.push_back(column.name);
+    if (!table.counting) needed.push_back(table.version);
+    for (const std::string& column : needed) {
+      if (live.columns.contains(column)) continue;
       return FailedPrecondition("table {} has no column {}; lockstepctl projection check says more",
-                                table.name.ToString(), column.name);
-    }
-    if (!table.counting && !live.columns.contains(table.version)) {
-      return FailedPrecondition("table {} has no column {}; lockstepctl projection check says more",
-                                table.name.ToString(), table.version);
+                                table.name.ToString(), column);
     }
     preview.live_.push_back(std::move(live));
   }
@@ -50,12 +46,10 @@ absl::StatusOr<bool> GuardPreview::Seen(const Event& event) {
   const auto seen =
       state::Inbox(state::Schema(plan_->state_schema))
           .Seen(*connection_, static_cast<int>(*generation_), {event.event_id.value()});
-  if (!seen.ok()) {
-    // An id that is no uuid can't be in the inbox.
-    const bool no_uuid = postgres::Classify(seen.status()) == postgres::ErrorClass::kData;
-    return no_uuid ? absl::StatusOr<bool>(false) : seen.status();
-  }
-  return seen->front();
+  if (seen.ok()) return seen->front();
+  // An id that is no uuid can't be in the inbox.
+  if (postgres::Classify(seen.status()) == postgres::ErrorClass::kData) return false;
+  return seen.status();
 }
 
 // Answers one row: the key as one text, the stored version (NULL = none), whether it is deleted,
@@ -111,8 +105,9 @@ absl::Status GuardPreview::JudgeRow(const Event& event, ExplainedRow* row) {
   }
   const auto at = std::make_pair(row->table_index, std::string(found->Text(0, 0)));
   std::optional<Stored> stored;
-  if (!found->IsNull(0, 1))
+  if (!found->IsNull(0, 1)) {
     stored = Stored{found->Int(0, 1), found->Bool(0, 2), found->Optional(0, 3)};
+  }
   if (const auto written = would_be_.find(at); written != would_be_.end()) stored = written->second;
   if (stored.has_value()) {
     row->guard->stored_version = stored->version;

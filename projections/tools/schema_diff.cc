@@ -4,6 +4,8 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
+#include "projections/decode/proto_path.h"
+
 namespace lockstep::projections {
 namespace {
 
@@ -13,25 +15,21 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
 
-std::string TypeName(const FieldDescriptor* field) {
-  std::string name;
-  if (field->is_map()) {
-    return fmt::format("map<{}, {}>", TypeName(field->message_type()->map_key()),
-                       TypeName(field->message_type()->map_value()));
-  }
-  if (field->is_repeated()) name = "repeated ";
-  if (field->message_type() != nullptr) return name + field->message_type()->full_name();
-  if (field->enum_type() != nullptr) return name + field->enum_type()->full_name();
-  return name + field->type_name();
+std::string TypeInWords(const FieldDescriptor* field) {
+  if (!field->is_map()) return TypeName(field);
+  return fmt::format("map<{}, {}>", TypeInWords(field->message_type()->map_key()),
+                     TypeInWords(field->message_type()->map_value()));
 }
 
 class Differ {
  public:
-  void Breaking(const std::string& element, std::string what) {
-    changes_.push_back({true, element, std::move(what)});
+  template <typename... Args>
+  void Breaking(const std::string& element, fmt::format_string<Args...> what, Args&&... args) {
+    changes_.push_back({true, element, fmt::format(what, std::forward<Args>(args)...)});
   }
-  void Compatible(const std::string& element, std::string what) {
-    changes_.push_back({false, element, std::move(what)});
+  template <typename... Args>
+  void Compatible(const std::string& element, fmt::format_string<Args...> what, Args&&... args) {
+    changes_.push_back({false, element, fmt::format(what, std::forward<Args>(args)...)});
   }
 
   void Messages(const Descriptor* before, const Descriptor* after) {
@@ -46,8 +44,8 @@ class Differ {
       if (field->is_required()) {
         Breaking(field->full_name(), "added, and required: older messages lack it");
       } else {
-        Compatible(field->full_name(),
-                   fmt::format("added ({}, number {})", TypeName(field), field->number()));
+        Compatible(field->full_name(), "added ({}, number {})", TypeInWords(field),
+                   field->number());
       }
     }
     for (int i = 0; i < before->nested_type_count(); ++i) {
@@ -73,10 +71,10 @@ class Differ {
       const std::string element = fmt::format("{}.{}", before->full_name(), value->name());
       if (now == nullptr) {
         const EnumValueDescriptor* renamed = after->FindValueByNumber(value->number());
-        Breaking(element, renamed == nullptr ? "value removed"
-                                             : fmt::format("renamed to {}", renamed->name()));
+        Breaking(element, "{}",
+                 renamed == nullptr ? "value removed" : "renamed to " + renamed->name());
       } else if (now->number() != value->number()) {
-        Breaking(element, fmt::format("renumbered from {} to {}", value->number(), now->number()));
+        Breaking(element, "renumbered from {} to {}", value->number(), now->number());
       }
     }
     for (int i = 0; i < after->value_count(); ++i) {
@@ -84,7 +82,7 @@ class Differ {
       if (before->FindValueByName(value->name()) == nullptr &&
           before->FindValueByNumber(value->number()) == nullptr) {
         Compatible(fmt::format("{}.{}", after->full_name(), value->name()),
-                   fmt::format("value added (number {})", value->number()));
+                   "value added (number {})", value->number());
       }
     }
   }
@@ -96,20 +94,15 @@ class Differ {
     const FieldDescriptor* now = after->FindFieldByName(field->name());
     if (now == nullptr) {
       const FieldDescriptor* renamed = after->FindFieldByNumber(field->number());
-      if (renamed != nullptr) {
-        return Breaking(
-            field->full_name(),
-            fmt::format("renamed to {}: JSON and mappings go by name", renamed->name()));
-      }
-      return Breaking(field->full_name(), "removed");
+      if (renamed == nullptr) return Breaking(field->full_name(), "removed");
+      return Breaking(field->full_name(), "renamed to {}: JSON and mappings go by name",
+                      renamed->name());
     }
     if (now->number() != field->number()) {
-      Breaking(field->full_name(),
-               fmt::format("renumbered from {} to {}", field->number(), now->number()));
+      Breaking(field->full_name(), "renumbered from {} to {}", field->number(), now->number());
     }
-    if (TypeName(now) != TypeName(field)) {
-      Breaking(field->full_name(),
-               fmt::format("retyped from {} to {}", TypeName(field), TypeName(now)));
+    if (TypeInWords(now) != TypeInWords(field)) {
+      Breaking(field->full_name(), "retyped from {} to {}", TypeInWords(field), TypeInWords(now));
     } else if (now->has_presence() != field->has_presence()) {
       if (now->has_presence()) {
         Compatible(field->full_name(), "is optional now: absence can be told from the default");
@@ -120,9 +113,8 @@ class Differ {
     const auto* was_in = field->real_containing_oneof();
     const auto* is_in = now->real_containing_oneof();
     if ((was_in == nullptr ? "" : was_in->name()) != (is_in == nullptr ? "" : is_in->name())) {
-      Breaking(field->full_name(), is_in == nullptr
-                                       ? fmt::format("moved out of oneof {}", was_in->name())
-                                       : fmt::format("moved into oneof {}", is_in->name()));
+      Breaking(field->full_name(), "moved {} oneof {}", is_in == nullptr ? "out of" : "into",
+               (is_in == nullptr ? was_in : is_in)->name());
     }
   }
 

@@ -1,5 +1,6 @@
 #include "projections/write/code_projection.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -68,16 +69,15 @@ class Sink : public RowSink {
     row.table = code_.first_table + static_cast<uint32_t>(index);
     row.operation = operation;
     row.first_cell = static_cast<uint32_t>(change_.cells.size());
-    change_.cells.resize(row.first_cell + plan_.mappings.cells[row.table]);
+    change_.cells.resize(row.first_cell + table.cells());
     for (size_t i = 0; i < key.size(); ++i) Put(row.first_cell + i, key[i]);
     for (const auto& [column, value] : values) {
-      size_t at = 0;
-      while (at < table.values.size() && table.values[at].name != column) ++at;
-      if (at == table.values.size()) {
+      const auto found = std::ranges::find(table.values, column, &Column::name);
+      if (found == table.values.end()) {
         return InvalidArgument("projection {}: table {} was declared without column {}",
                                code_.projection->Name(), declared.table, column);
       }
-      Put(row.first_cell + key.size() + at, value);
+      Put(row.first_cell + key.size() + (found - table.values.begin()), value);
     }
     change_.rows.push_back(row);
     return absl::OkStatus();
@@ -121,23 +121,20 @@ absl::Status AddCode(std::shared_ptr<const Projection> projection, GroupPlan* pl
   code.first_table = static_cast<uint32_t>(plan->tables.size());
   code.tables = projection->Tables();
   for (const CodeTable& declared : code.tables) {
-    Table table;
-    table.projection = projection->Name();
-    table.place = fmt::format("projection {}", projection->Name());
-    ASSIGN_OR_RETURN(table.name, postgres::QualifiedName::Parse(declared.table));
-    table.name.name += plan->table_suffix;
-    table.key = Columns(declared.key);
-    table.values = Columns(declared.columns);
-    table.version = declared.version;
-    table.updated_at = declared.updated_at;
-    table.deleted_at = declared.deleted_at;
-    table.aggregate = declared.aggregate;
-    table.counting = declared.version.empty();
-    table.merges = declared.merges;
-    table.deletes = declared.deletes;
-    plan->mappings.cells.push_back(static_cast<uint32_t>(table.key.size() + table.values.size() +
-                                                         (table.deleted_at.empty() ? 0 : 1)));
-    plan->tables.push_back(std::move(table));
+    ASSIGN_OR_RETURN(postgres::QualifiedName name, postgres::QualifiedName::Parse(declared.table));
+    name.name += plan->table_suffix;
+    plan->AddTable({.projection = projection->Name(),
+                    .place = fmt::format("projection {}", projection->Name()),
+                    .name = std::move(name),
+                    .key = Columns(declared.key),
+                    .values = Columns(declared.columns),
+                    .version = declared.version,
+                    .updated_at = declared.updated_at,
+                    .deleted_at = declared.deleted_at,
+                    .aggregate = declared.aggregate,
+                    .counting = declared.version.empty(),
+                    .merges = declared.merges,
+                    .deletes = declared.deletes});
   }
   code.projection = std::move(projection);
   plan->code.push_back(std::move(code));
@@ -183,16 +180,11 @@ absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction
     std::vector<const Event*> events;
     for (size_t at = 0; at < changes.size(); ++at) {
       const auto& change = static_cast<const MappedChange&>(*changes[at]);
-      for (const uint32_t wanted : change.code) {
-        if (wanted != i) continue;
-        // Its SQL has no version guard of ours: a seen event is not shown to it again.
-        if (!options.seen.empty() && options.seen[at]) {
-          Note(Outcome::kSuperseded, &(*outcomes)[at]);
-          continue;
-        }
-        Note(Outcome::kApplied, &(*outcomes)[at]);
-        events.push_back(change.event.get());
-      }
+      if (std::ranges::find(change.code, i) == change.code.end()) continue;
+      // Its SQL has no version guard of ours: a seen event is not shown to it again.
+      const bool seen = options.Seen(at);
+      Note(seen ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[at]);
+      if (!seen) events.push_back(change.event.get());
     }
     if (events.empty()) continue;
     RETURN_IF_ERROR(Fenced(projection, true, [&] {

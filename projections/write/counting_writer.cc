@@ -1,32 +1,23 @@
 #include "platform/status.h"
-#include "projections/write/row_arrays.h"
 #include "projections/write/table_writer.h"
 
 namespace lockstep::projections {
 
 absl::Status WriteCounting(const WriteContext& context, const std::vector<Step>& steps,
                            std::vector<Outcome>* outcomes) {
-  const Table& table = context.table;
-  const size_t cells = table.key.size() + table.values.size();
-  RowArrays arrays(cells);
-  size_t counted = 0;
+  const size_t cells = context.table.key.size() + context.table.values.size();
+  RowArrays arrays;
+  bool counted = false;
   for (const Step& step : steps) {
-    const auto& seen = context.options.seen;
-    if (!seen.empty() && seen[step.event]) {  // never counted twice
-      Note(Outcome::kSuperseded, &(*outcomes)[step.event]);
-      continue;
-    }
-    Note(Outcome::kApplied, &(*outcomes)[step.event]);
-    ++counted;
-    for (size_t i = 0; i < cells; ++i) {
-      const Cell& cell = step.change->cells[step.row->first_cell + i];
-      RowArrays::Add({cell.state, step.change->Text(cell)}, &arrays[i]);
-    }
+    const bool seen = context.options.Seen(step.event);  // never counted twice
+    Note(seen ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[step.event]);
+    if (seen) continue;
+    counted = true;
+    arrays.BeginRow();
+    for (size_t i = 0; i < cells; ++i) arrays.Add(step.At(i));
   }
-  if (counted == 0) return absl::OkStatus();
-  postgres::Params params;
-  arrays.AppendTo(&params);
-  return context.transaction.Execute(context.plan.count.Get(), params).status();
+  if (!counted) return absl::OkStatus();
+  return context.transaction.Execute(context.plan.count.Get(), arrays.After({})).status();
 }
 
 }  // namespace lockstep::projections

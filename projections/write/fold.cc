@@ -11,7 +11,7 @@ void AppendKey(const Table& table, const Step& step, bool uuid_key, std::string*
   for (size_t i = 0; i < table.key.size(); ++i) {
     // A NUL is in no text, so it keeps the parts apart.
     if (i > 0) *key += '\0';
-    *key += step.change->Text(step.change->cells[step.row->first_cell + i]);
+    *key += step.At(i).text;
   }
   if (!uuid_key) return;
   for (char& c : *key) {
@@ -19,34 +19,27 @@ void AppendKey(const Table& table, const Step& step, bool uuid_key, std::string*
   }
 }
 
-Value At(const Step& step, size_t cell) {
-  const Cell& found = step.change->cells[step.row->first_cell + cell];
-  return {found.state, step.change->Text(found)};
-}
-
 }  // namespace
 
-std::vector<Chain> MakeChains(const Table& table, const std::vector<Step>& steps, bool uuid_key) {
-  std::vector<Chain> chains;
-  chains.reserve(steps.size());
+std::vector<RowSteps> GroupByRow(const Table& table, const std::vector<Step>& steps,
+                                 bool uuid_key) {
+  std::vector<RowSteps> rows;
+  rows.reserve(steps.size());
   absl::flat_hash_map<std::string, size_t> index;
   index.reserve(steps.size());
   std::string key;
   for (const Step& step : steps) {
     key.clear();
     AppendKey(table, step, uuid_key, &key);
-    const auto [found, added] = index.try_emplace(key, chains.size());
-    if (added) chains.push_back({key, {}});
-    chains[found->second].steps.push_back(step);
+    const auto [found, added] = index.try_emplace(key, rows.size());
+    if (added) rows.push_back({key, {}});
+    rows[found->second].steps.push_back(step);
   }
-  for (Chain& chain : chains) {
-    std::stable_sort(chain.steps.begin(), chain.steps.end(), [](const Step& a, const Step& b) {
-      return a.change->version < b.change->version;
-    });
+  for (RowSteps& row : rows) {
+    std::ranges::stable_sort(row.steps, {}, [](const Step& step) { return step.change->version; });
   }
-  std::sort(chains.begin(), chains.end(),
-            [](const Chain& a, const Chain& b) { return a.key < b.key; });
-  return chains;
+  std::ranges::sort(rows, {}, &RowSteps::key);
+  return rows;
 }
 
 FoldedRow Fold(const Table& table, std::span<const Step> steps) {
@@ -64,7 +57,7 @@ FoldedRow Fold(const Table& table, std::span<const Step> steps) {
     if (operation == Operation::kDelete) {
       row.deleted = true;
       if (!table.deleted_at.empty()) {
-        row.deleted_at = At(step, keys + values);
+        row.deleted_at = step.At(keys + values);
         if (row.deleted_at.state == CellState::kAbsent) row.deleted_at = {CellState::kText, "now"};
       }
     } else {
@@ -78,7 +71,7 @@ FoldedRow Fold(const Table& table, std::span<const Step> steps) {
       row.keep = false;
     }
     for (size_t i = 0; i < values; ++i) {
-      const Value value = At(step, keys + i);
+      const Value value = step.At(keys + i);
       if (value.state != CellState::kAbsent) row.values[i] = value;
     }
   }

@@ -10,25 +10,30 @@
 
 namespace lockstep::projections {
 
-// One event's part in one row.
-struct Step {
-  const MappedChange* change = nullptr;
-  const RowChange* row = nullptr;
-  uint32_t event = 0;  // index in the batch
-};
-
-// The steps of one row, in version order.
-struct Chain {
-  std::string key;  // for grouping and for the order of locks
-  std::vector<Step> steps;
-};
-
 struct Value {
   CellState state = CellState::kAbsent;
   std::string_view text;
 };
 
-// What a chain comes to: one write with the same result as its steps one by one.
+// One event's part in one row.
+struct Step {
+  const MappedChange* change = nullptr;
+  const RowChange* row = nullptr;
+  uint32_t event = 0;  // index in the batch
+
+  Value At(size_t cell) const {
+    const Cell& found = change->cells[row->first_cell + cell];
+    return {found.state, change->Text(found)};
+  }
+};
+
+// The steps of one row, in version order.
+struct RowSteps {
+  std::string key;  // for grouping and for the order of locks
+  std::vector<Step> steps;
+};
+
+// What the steps of a row come to: one write with the same result as one by one.
 struct FoldedRow {
   std::span<const Cell> key;
   const MappedChange* key_change = nullptr;
@@ -44,8 +49,8 @@ struct FoldedRow {
   bool Whole(const std::vector<bool>& has_default) const;
 };
 
-// Groups steps by row. Chains come in key order. `uuid_key`: the key's text may differ in case.
-std::vector<Chain> MakeChains(const Table& table, const std::vector<Step>& steps, bool uuid_key);
+// The rows come in key order. `uuid_key`: the key's text may differ in case.
+std::vector<RowSteps> GroupByRow(const Table& table, const std::vector<Step>& steps, bool uuid_key);
 
 // REQUIRES: not empty, versions strictly rising.
 FoldedRow Fold(const Table& table, std::span<const Step> steps);

@@ -59,10 +59,7 @@ absl::StatusOr<std::shared_ptr<const TablePlan>> GroupProjector::PlanOf(
     std::scoped_lock lock(mu_);
     if (plans_[table] != nullptr) return plans_[table];
   }
-  const auto execute = [&](std::string_view sql, const postgres::Params& params) {
-    return transaction.Execute(sql, params);
-  };
-  ASSIGN_OR_RETURN(const LiveTable live, ReadLiveTable(execute, plan_.tables[table].name));
+  ASSIGN_OR_RETURN(const LiveTable live, ReadLiveTable(transaction, plan_.tables[table].name));
   ASSIGN_OR_RETURN(auto plan, MakePlan(plan_.tables[table], live, plan_.state_schema));
   std::scoped_lock lock(mu_);
   plans_[table] = plan;
@@ -103,7 +100,7 @@ absl::Status GroupProjector::Check(postgres::Connection& connection) const {
     std::scoped_lock lock(mu_);
     plans_.assign(plans_.size(), nullptr);
   }
-  return CheckGroup(plan_, connection, /*remember=*/true);
+  return CheckGroup(plan_, connection);
 }
 
 std::vector<std::string> GroupProjector::Tables() const {

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "postgres/params.h"
 #include "projections/model/projector.h"
 #include "projections/plan/table_plan.h"
 #include "projections/write/fold.h"
@@ -26,7 +29,45 @@ absl::Status WriteVersioned(const WriteContext& context, const std::vector<Step>
 absl::Status WriteCounting(const WriteContext& context, const std::vector<Step>& steps,
                            std::vector<Outcome>* outcomes);
 
-// The weightier of what several tables say about one event.
-void Note(Outcome outcome, Outcome* of_event);
+inline void Note(Outcome outcome, Outcome* of_event) { *of_event = std::max(*of_event, outcome); }
+
+// The parameters of a set-based statement: one array per column, one element per row. A row is
+// added from left to right.
+class RowArrays {
+ public:
+  void BeginRow() { next_ = 0; }
+  void BeginRow(const FoldedRow& row) {
+    next_ = 0;
+    for (const Cell& cell : row.key) Add(row.key_change->Text(cell));
+  }
+
+  template <class Scalar>
+  void Add(const Scalar& value) {
+    Next().Add(value);
+  }
+  void Add(const Value& value) {
+    if (value.state == CellState::kText) {
+      Next().Add(value.text);
+    } else {
+      AddNull();
+    }
+  }
+  void AddNull() { Next().AddNull(); }
+
+  // The arrays as parameters behind `first`.
+  postgres::Params After(postgres::Params first) const {
+    for (const postgres::Array& array : arrays_) first.Add(array);
+    return first;
+  }
+
+ private:
+  postgres::Array& Next() {
+    if (next_ == arrays_.size()) arrays_.emplace_back();
+    return arrays_[next_++];
+  }
+
+  std::vector<postgres::Array> arrays_;
+  size_t next_ = 0;
+};
 
 }  // namespace lockstep::projections

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"
-#include "projections/write/row_arrays.h"
 #include "projections/write/table_writer.h"
 
 namespace lockstep::projections {
@@ -14,7 +14,7 @@ namespace {
 using postgres::Params;
 using postgres::Result;
 
-// A row on its way: the steps that are still to be settled, in version order, and what they fold
+// A row on its way: the steps that are still to be written, in version order, and what they fold
 // to. Of steps with one version only the first is folded: the others are a fork of it. Nor are
 // steps folded of another aggregate than the first that came, where rows have an owner.
 struct Pending {
@@ -37,36 +37,30 @@ class VersionedWriter {
         overwrite_(context.options.overwrite && !context.table.merges),
         outcomes_(*outcomes) {}
 
-  absl::Status Write(std::vector<Chain> chains) {
+  absl::Status Write(std::vector<RowSteps> grouped) {
     std::vector<Pending> rows;
-    rows.reserve(chains.size());
-    for (Chain& chain : chains) AddRow(std::move(chain.steps), &rows);
-    if (rows.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(std::vector<Pending> refused, Round(rows));
-    if (refused.empty()) return absl::OkStatus();
-    // Locked by now, and stripped of what was stale: the second round takes the rest.
-    ASSIGN_OR_RETURN(refused, Round(refused));
-    if (!refused.empty()) {
-      return postgres::SqlError("40001", fmt::format("rows of {} changed while they were written",
-                                                     table_.name.ToString()));
+    rows.reserve(grouped.size());
+    for (RowSteps& row : grouped) AddRow(std::move(row.steps), &rows);
+    // The first round locks the rows and strips them of what was stale: the second takes the rest.
+    for (int round = 0; round < 2 && !rows.empty(); ++round) {
+      ASSIGN_OR_RETURN(rows, Round(std::move(rows)));
     }
-    return absl::OkStatus();
+    if (rows.empty()) return absl::OkStatus();
+    return postgres::SqlError(
+        "40001", fmt::format("rows of {} changed while they were written", table_.name.ToString()));
   }
 
  private:
   void AddRow(std::vector<Step> steps, std::vector<Pending>* rows) {
     std::erase_if(steps, [&](const Step& step) {
-      const auto& seen = context_.options.seen;
-      if (overwrite_ || seen.empty() || !seen[step.event]) return false;
+      if (overwrite_ || !context_.options.Seen(step.event)) return false;
       Note(Outcome::kSuperseded, &outcomes_[step.event]);
       return true;
     });
     if (steps.empty()) return;
     Pending pending;
     if (!table_.aggregate.empty()) {
-      const auto first =
-          std::min_element(steps.begin(), steps.end(),
-                           [](const Step& a, const Step& b) { return a.event < b.event; });
+      const auto first = std::ranges::min_element(steps, {}, &Step::event);
       pending.owner = &first->change->aggregate;
     }
     std::vector<Step> rising;
@@ -82,58 +76,47 @@ class VersionedWriter {
   }
 
   // Writes the rows; answers those that were refused and still have something to say.
-  absl::StatusOr<std::vector<Pending>> Round(const std::vector<Pending>& rows) {
-    if (!table_.hard_deletes()) {
-      ASSIGN_OR_RETURN(const Result written, Upsert(rows));
-      if (written.rows() == static_cast<int>(rows.size())) {
-        for (const Pending& row : rows) Applied(row);
-        return std::vector<Pending>();
-      }
-      ASSIGN_OR_RETURN(const Result stored,
-                       context_.transaction.Execute(plan_.stored.Get(), Keys(rows, false)));
-      return Sort(rows, written, stored).refused;
+  absl::StatusOr<std::vector<Pending>> Round(std::vector<Pending> rows) {
+    // With hard deletes the version row comes first: only winners touch the table.
+    const bool claims = table_.hard_deletes();
+    ASSIGN_OR_RETURN(const Result written, claims ? Claim(rows) : Upsert(rows));
+    std::vector<Pending> refused;
+    if (written.rows() != static_cast<int>(rows.size())) {
+      ASSIGN_OR_RETURN(const Result stored, Stored(rows));
+      refused = TakeRefused(written, stored, &rows);
     }
-    // The version row first: only winners touch the table.
-    ASSIGN_OR_RETURN(const Result claimed, Claim(rows));
-    if (claimed.rows() == static_cast<int>(rows.size())) {
-      RETURN_IF_ERROR(WriteWinners(rows));
-      return std::vector<Pending>();
-    }
-    ASSIGN_OR_RETURN(const Result stored,
-                     context_.transaction.Execute(plan_.claimed.Get(), Keys(rows, true)));
-    Sorted sorted = Sort(rows, claimed, stored);
-    RETURN_IF_ERROR(WriteWinners(sorted.won));
-    return std::move(sorted.refused);
+    for (const Pending& row : rows) Applied(row);
+    if (claims) RETURN_IF_ERROR(WriteClaimed(rows));
+    return refused;
   }
 
-  struct Sorted {
+  // Leaves those rows that were written. `written`: keys. `stored`: position (from 1), key,
+  // version, aggregate.
+  std::vector<Pending> TakeRefused(const Result& written, const Result& stored,
+                                   std::vector<Pending>* rows) {
+    std::set<std::string, std::less<>> keys;
+    for (int i = 0; i < written.rows(); ++i) keys.emplace(written.Text(i, 0));
     std::vector<Pending> won;
     std::vector<Pending> refused;
-  };
-  // `written`: keys. `stored`: position (from 1), key, version, aggregate.
-  Sorted Sort(const std::vector<Pending>& rows, const Result& written, const Result& stored) {
-    std::set<std::string, std::less<>> won;
-    for (int i = 0; i < written.rows(); ++i) won.emplace(written.Text(i, 0));
-    Sorted sorted;
-    std::vector<bool> known(rows.size());
+    std::vector<bool> known(rows->size());
     for (int i = 0; i < stored.rows(); ++i) {
       const size_t at = static_cast<size_t>(stored.Int(i, 0)) - 1;
       known[at] = true;
-      if (won.contains(stored.Text(i, 1))) {
-        if (!table_.hard_deletes()) Applied(rows[at]);
-        sorted.won.push_back(rows[at]);
+      if (keys.contains(stored.Text(i, 1))) {
+        won.push_back(std::move((*rows)[at]));
       } else {
-        Strip(rows[at], stored.Int(i, 2), stored.Optional(i, 3), &sorted.refused);
+        Strip((*rows)[at], stored.Int(i, 2), stored.Optional(i, 3), &refused);
       }
     }
     // Refused, and gone when looked for: somebody removed it by hand meanwhile. Once more.
-    for (size_t at = 0; at < rows.size(); ++at) {
-      if (!known[at]) sorted.refused.push_back(rows[at]);
+    for (size_t at = 0; at < rows->size(); ++at) {
+      if (!known[at]) refused.push_back(std::move((*rows)[at]));
     }
-    return sorted;
+    *rows = std::move(won);
+    return refused;
   }
 
-  // Takes from a refused row what the stored version settles, and what is not its owner's.
+  // Takes from a refused row what is stored already, and what is not its owner's.
   void Strip(const Pending& row, int64_t stored, const std::optional<std::string>& owner,
              std::vector<Pending>* refused) {
     std::vector<Step> rest;
@@ -165,91 +148,74 @@ class VersionedWriter {
     }
   }
 
-  Params Keys(const std::vector<Pending>& rows, bool versions_table) const {
-    RowArrays arrays(table_.key.size());
-    for (const Pending& pending : rows) arrays.AddKey(pending.row);
-    Params params;
-    if (versions_table) params.Add(context_.group).Add(context_.options.generation);
-    arrays.AppendTo(&params);
-    return params;
+  absl::StatusOr<Result> Execute(const PlannedStatement& statement, const RowArrays& arrays,
+                                 Params first = {}) {
+    return context_.transaction.Execute(statement.Get(), arrays.After(std::move(first)));
+  }
+
+  // What the statements on row_versions begin with.
+  Params GroupAndGeneration() const { return Params(context_.group, context_.options.generation); }
+
+  absl::StatusOr<Result> Stored(const std::vector<Pending>& rows) {
+    RowArrays arrays;
+    for (const Pending& pending : rows) arrays.BeginRow(pending.row);
+    if (!table_.hard_deletes()) return Execute(plan_.stored, arrays);
+    return Execute(plan_.claimed, arrays, GroupAndGeneration());
   }
 
   absl::StatusOr<Result> Claim(const std::vector<Pending>& rows) {
-    const size_t keys = table_.key.size();
-    const bool owned = !table_.aggregate.empty();
-    RowArrays arrays(keys + (owned ? 4 : 3));
+    RowArrays arrays;
     for (const Pending& pending : rows) {
-      arrays.AddKey(pending.row);
-      arrays[keys].Add(pending.row.version);
-      arrays[keys + 1].Add(pending.row.first_version);
-      arrays[keys + 2].Add(pending.row.deleted);
-      if (owned) arrays[keys + 3].Add(*pending.owner);
+      arrays.BeginRow(pending.row);
+      arrays.Add(pending.row.version);
+      arrays.Add(pending.row.first_version);
+      arrays.Add(pending.row.deleted);
+      if (pending.owner != nullptr) arrays.Add(*pending.owner);
     }
-    Params params;
-    params.Add(context_.group).Add(context_.options.generation);
-    arrays.AppendTo(&params);
-    return context_.transaction.Execute(plan_.claim[overwrite_].Get(), params);
+    return Execute(plan_.claim[overwrite_], arrays, GroupAndGeneration());
   }
 
-  absl::Status WriteWinners(const std::vector<Pending>& rows) {
-    std::vector<Pending> live;
-    std::vector<const Pending*> gone;
-    for (const Pending& row : rows) {
-      Applied(row);
-      if (row.row.deleted) {
-        gone.push_back(&row);
-      } else {
-        live.push_back(row);
-      }
-    }
+  absl::Status WriteClaimed(std::vector<Pending>& rows) {
+    const auto gone = std::ranges::stable_partition(
+        rows, [](const Pending& pending) { return !pending.row.deleted; });
+    const std::span<const Pending> live(rows.begin(), gone.begin());
     if (!live.empty()) RETURN_IF_ERROR(Upsert(live).status());
     if (gone.empty()) return absl::OkStatus();
-    const size_t keys = table_.key.size();
-    RowArrays arrays(keys + 1);
-    for (const Pending* row : gone) {
-      arrays.AddKey(row->row);
-      arrays[keys].Add(row->row.version);
+    RowArrays arrays;
+    for (const Pending& pending : gone) {
+      arrays.BeginRow(pending.row);
+      arrays.Add(pending.row.version);
     }
-    Params params;
-    arrays.AppendTo(&params);
-    return context_.transaction.Execute(plan_.delete_rows.Get(), params).status();
+    return Execute(plan_.delete_rows, arrays).status();
   }
 
-  absl::StatusOr<Result> Upsert(const std::vector<Pending>& rows) {
+  absl::StatusOr<Result> Upsert(std::span<const Pending> rows) {
     const auto is_whole = [&](const Pending& p) { return p.row.Whole(plan_.has_default); };
-    const bool whole = std::all_of(rows.begin(), rows.end(), is_whole);
-    const size_t keys = table_.key.size();
-    const size_t values = table_.values.size();
-    const bool soft = !table_.deleted_at.empty();
-    const bool owned = !table_.aggregate.empty();
-    const size_t base = keys + 1 + values + (soft ? 1 : 0) + (owned ? 1 : 0);
-    RowArrays arrays(whole ? base : base + 2);
+    const bool whole = std::ranges::all_of(rows, is_whole);
+    RowArrays arrays;
     std::string mask;
     for (const Pending& pending : rows) {
       const FoldedRow& row = pending.row;
-      arrays.AddKey(row);
-      arrays[keys].Add(row.version);
-      for (size_t i = 0; i < values; ++i) RowArrays::Add(row.values[i], &arrays[keys + 1 + i]);
-      if (soft) RowArrays::Add(row.deleted_at, &arrays[keys + 1 + values]);
-      if (owned) arrays[base - 1].Add(*pending.owner);
+      arrays.BeginRow(row);
+      arrays.Add(row.version);
+      for (const Value& value : row.values) arrays.Add(value);
+      if (!table_.deleted_at.empty()) arrays.Add(row.deleted_at);
+      if (pending.owner != nullptr) arrays.Add(*pending.owner);
       if (whole) continue;
-      arrays[base].Add(row.first_version);
+      arrays.Add(row.first_version);
       if (is_whole(pending)) {
-        arrays[base + 1].AddNull();
+        arrays.AddNull();
         continue;
       }
-      mask.assign(kMaskValues + values, '0');
+      mask.assign(kMaskValues + row.values.size(), '0');
       if (row.fresh) mask[kMaskFresh] = '1';
       if (row.keep) mask[kMaskKeep] = '1';
-      for (size_t i = 0; i < values; ++i) {
+      for (size_t i = 0; i < row.values.size(); ++i) {
         if (row.values[i].state != CellState::kAbsent) mask[kMaskValues + i] = '1';
       }
-      arrays[base + 1].Add(mask);
+      arrays.Add(mask);
     }
-    Params params;
-    arrays.AppendTo(&params);
-    return context_.transaction.Execute(
-        whole ? plan_.write_whole[overwrite_].Get() : plan_.write_any[overwrite_].Get(), params);
+    return Execute(whole ? plan_.write_whole[overwrite_] : plan_.write_any[overwrite_], arrays);
   }
 
   const WriteContext& context_;
@@ -264,7 +230,7 @@ class VersionedWriter {
 absl::Status WriteVersioned(const WriteContext& context, const std::vector<Step>& steps,
                             std::vector<Outcome>* outcomes) {
   return VersionedWriter(context, outcomes)
-      .Write(MakeChains(context.table, steps, context.plan.uuid_key));
+      .Write(GroupByRow(context.table, steps, context.plan.uuid_key));
 }
 
 }  // namespace lockstep::projections
