@@ -93,9 +93,9 @@ class Session {
                                    .file = group.declaration->file},
         *session->runner_.connection,
         operations::Rebuild::Listener{
-            .progress = [s = session.get()](int64_t done,
-                                            int64_t total) { s->printer_.Show(done, total); },
-            .note = [s = session.get()](const std::string& text) { s->printer_.Say(text); }});
+            .progress = [&to = session->printer_](int64_t done,
+                                                  int64_t total) { to.Show(done, total); },
+            .note = [&to = session->printer_](const std::string& text) { to.Say(text); }});
     return session;
   }
 

@@ -82,12 +82,6 @@ class Notes {
   }
 
  private:
-  void Bad(std::string title, std::string detail, const std::vector<Step>& steps) {
-    Add("bad", std::move(title), std::move(detail), steps);
-  }
-  void Warn(std::string title, std::string detail, const std::vector<Step>& steps) {
-    Add("warning", std::move(title), std::move(detail), steps);
-  }
   void Add(const char* severity, std::string title, std::string detail,
            const std::vector<Step>& steps) {
     json commands = json::array();
@@ -108,7 +102,7 @@ class Notes {
   void Database() {
     if (reachable_) return;
     const bool runner = TextOf(document_, "role") == "runner";
-    Bad("The database is out of reach",
+    Add("bad", "The database is out of reach",
         fmt::format("{} {}", Sentence(TextOf(database_, "error")),
                     runner ? "Nothing is applied and nothing is acked meanwhile, so nothing is "
                              "lost; it goes on by itself when the database is back."
@@ -121,7 +115,7 @@ class Notes {
     const std::string name = TextOf(group, "name");
     const std::string state = TextOf(group, "state");
     if (state == "halted") {
-      Bad(fmt::format("Group {} has halted", name),
+      Add("bad", fmt::format("Group {} has halted", name),
           fmt::format("{} Nothing is lost: what has not been applied comes again.",
                       Sentence(TextOf(group, "detail"))),
           {{"Compare what the projection wants with the tables", ProjectionCheck(group)},
@@ -135,18 +129,18 @@ class Notes {
     const int64_t silence = IntOf(group, "heartbeat_age_ms", -1);
     const bool silent = silence > IntOf(group, "heartbeat_limit_ms", 30'000);
     if (silent) {
-      Warn(fmt::format("Group {} hears no heartbeat", name),
-           fmt::format("The publisher's last heartbeat came {} ago. This runner has nothing in "
-                       "hand: the publisher has stopped, or the topic is out of its reach. Look "
-                       "at the publisher's own page, or at what waits in its outbox: "
-                       "lockstepctl outbox pending, with the source's database and table.",
-                       Age(silence)),
-           {ShowLag()});
+      Add("warning", fmt::format("Group {} hears no heartbeat", name),
+          fmt::format("The publisher's last heartbeat came {} ago. This runner has nothing in "
+                      "hand: the publisher has stopped, or the topic is out of its reach. Look "
+                      "at the publisher's own page, or at what waits in its outbox: "
+                      "lockstepctl outbox pending, with the source's database and table.",
+                      Age(silence)),
+          {ShowLag()});
     } else if (lag > alert) {
-      Warn(fmt::format("Group {} is {} behind", name, Age(lag)),
-           fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
-                       Age(alert)),
-           {ShowLag()});
+      Add("warning", fmt::format("Group {} is {} behind", name, Age(lag)),
+          fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
+                      Age(alert)),
+          {ShowLag()});
     }
   }
 
@@ -182,7 +176,7 @@ class Notes {
     for (const json& lane : PartOf(group, "lanes")) {
       if (TextOf(lane, "state") != "stuck") continue;
       const std::string error = TextOf(lane, "last_error");
-      Bad(fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
+      Add("bad", fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
           fmt::format("It has {} events in hand, the oldest for {}, and commits nothing.{} The "
                       "other lanes go on.",
                       IntOf(lane, "queued"), Age(IntOf(lane, "oldest_ms")),
@@ -201,19 +195,18 @@ class Notes {
       if (++told > kMostKeys) break;
       const int64_t letter = IntOf(key, "dead_letter", -1);
       const int64_t events = IntOf(key, "events");
-      Warn(fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
-           fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
-                       Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
-                       events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
-           letter >= 0 ? AboutLetter(letter, name)
-                       : std::vector<Step>{
-                             {"See which versions wait", WaitingVersions(TextOf(key, "key"))}});
+      Add("warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
+          fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
+                      Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
+                      events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
+          letter >= 0 ? AboutLetter(letter, name)
+                      : std::vector<Step>{
+                            {"See which versions wait", WaitingVersions(TextOf(key, "key"))}});
     }
     const int64_t more = IntOf(group, "parked_keys_total") - std::min(told, kMostKeys);
     if (more > 0) {
-      Warn(fmt::format("{} more keys of group {} are parked", more, name),
-           "The table below lists the first.",
-           {ListLetters(name, "See what could not be applied")});
+      Add("warning", fmt::format("{} more keys of group {} are parked", more, name),
+          "The table below lists the first.", {ListLetters(name, "See what could not be applied")});
     }
   }
 
@@ -238,9 +231,10 @@ class Notes {
     }
     const int64_t others = IntOf(group, "dead_letters_open") - blocking;
     if (others <= 0) return;
-    Warn(fmt::format("{} dead letter{} in group {}", others, others == 1 ? "" : "s", name),
-         "Messages that could not be applied are kept whole until you decide.",
-         {ListLetters(name, "See which, and why")});
+    Add("warning",
+        fmt::format("{} dead letter{} in group {}", others, others == 1 ? "" : "s", name),
+        "Messages that could not be applied are kept whole until you decide.",
+        {ListLetters(name, "See which, and why")});
   }
 
   void Outbox(const json& outbox) {
@@ -248,18 +242,18 @@ class Notes {
     const std::string state = TextOf(outbox, "state");
     if (state == "stuck") {
       const std::string detail = TextOf(outbox, "detail");
-      Bad(fmt::format("The relay of {} stands still", table),
+      Add("bad", fmt::format("The relay of {} stands still", table),
           detail.empty() ? "Rows that may go have waited for more than a minute." : detail,
           {Pending(table)});
     } else if (state == "off" && IntOf(outbox, "pending") > 0) {
-      Warn(fmt::format("The relay of {} is switched off", table),
-           fmt::format("{} rows wait. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
-                       IntOf(outbox, "pending")),
-           {Pending(table)});
+      Add("warning", fmt::format("The relay of {} is switched off", table),
+          fmt::format("{} rows wait. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
+                      IntOf(outbox, "pending")),
+          {Pending(table)});
     }
     for (const json& topic : PartOf(outbox, "topics")) {
       if (TextOf(topic, "outage").empty()) continue;
-      Bad(fmt::format("Topic {} is out of reach", TextOf(topic, "topic")),
+      Add("bad", fmt::format("Topic {} is out of reach", TextOf(topic, "topic")),
           fmt::format("{} Its rows wait and spend no attempt; other topics go on. A topic that "
                       "is missing is made by lockstepctl provision, with the file that lists "
                       "your topics; a right that is missing: lockstepctl provision --print-iam.",
@@ -278,23 +272,24 @@ class Notes {
     for (const json& row : PartOf(outbox, "dead_rows")) {
       if (++told > kMostKeys) break;
       const std::string event = TextOf(row, "event_id");
-      Warn(fmt::format("Row {} of {} is dead (key {})", IntOf(row, "sequence"), table,
-                       TextOf(row, "aggregate_id")),
-           fmt::format(
-               "{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
-               IntOf(row, "held") > 0
-                   ? fmt::format(" {} later rows of its key wait behind it.", IntOf(row, "held"))
-                   : ""),
-           {{"See the row and why it was refused",
-             fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event)},
-            {"Once the cause is mended: send it again, and then what waits behind it",
-             fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}});
+      Add("warning",
+          fmt::format("Row {} of {} is dead (key {})", IntOf(row, "sequence"), table,
+                      TextOf(row, "aggregate_id")),
+          fmt::format(
+              "{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
+              IntOf(row, "held") > 0
+                  ? fmt::format(" {} later rows of its key wait behind it.", IntOf(row, "held"))
+                  : ""),
+          {{"See the row and why it was refused",
+            fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event)},
+           {"Once the cause is mended: send it again, and then what waits behind it",
+            fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}});
     }
     const int64_t more = IntOf(outbox, "dead") - std::min(told, kMostKeys);
     if (more > 0) {
-      Warn(fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
-           "Rows that Pub/Sub has refused for good are kept until you decide.",
-           {{"See which, and why", fmt::format("{} outbox dead {}", ctl_, Quoted(table))}});
+      Add("warning", fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
+          "Rows that Pub/Sub has refused for good are kept until you decide.",
+          {{"See which, and why", fmt::format("{} outbox dead {}", ctl_, Quoted(table))}});
     }
   }
 
