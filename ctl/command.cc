@@ -6,7 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
-#include <optional>
+#include <regex>
+#include <type_traits>
 #include <utility>
 
 #include "platform/config/config_file.h"
@@ -16,59 +17,23 @@
 namespace lockstep::ctl {
 namespace {
 
-// The host that a connection string names, if any.
+// Of a connection string: the host behind `host=`, or between user and port of an address.
 std::string HostOf(const std::string& url) {
-  const size_t scheme = url.find("://");
-  if (scheme == std::string::npos) {
-    const size_t at = (" " + url).find(" host=");
-    if (at == std::string::npos) return "";
-    const std::string rest = url.substr(at + 5);
-    return rest.substr(0, rest.find(' '));
-  }
-  const std::string authority =
-      url.substr(scheme + 3, url.find_first_of("/?", scheme + 3) - scheme - 3);
-  const size_t user = authority.rfind('@');
-  const std::string host = user == std::string::npos ? authority : authority.substr(user + 1);
-  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
-  return host.substr(0, host.find(':'));
+  static const std::regex kHost(R"(://(?:[^/?]*@)?(\[[^\]]*\]|[^:/?]*)|(?:^| )host=([^ ]*))");
+  std::smatch found;
+  return std::regex_search(url, found, kHost) ? found.str(1) + found.str(2) : "";
 }
 
+// Without a host libpq uses a socket; a host with a slash is the socket's directory.
 bool UrlIsLocal(const std::string& url) {
-  const std::string host = HostOf(url);
-  return host.empty() || host == "localhost" || host == "[::1]" || host == "::1" ||
-         host.starts_with("127.") || host.starts_with('/') || host.starts_with("%2F") ||
-         host.starts_with("%2f");
+  static const std::regex kLocal(R"(|localhost|::1|\[::1\]|127\..*|/.*|%2[Ff].*)");
+  return std::regex_match(HostOf(url), kLocal);
 }
 
 bool Ask(const std::string& question) {
   std::string answer;
   std::cerr << question << " [y/N] " << std::flush;
   return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
-}
-
-void Apply(CLI::Option* option, Command::Need need) {
-  if (need == Command::Need::kRequired) option->required();
-  if (need == Command::Need::kShowsDefault) option->capture_default_str();
-}
-
-// The command whose own commands the user has to choose from.
-const CLI::App& Innermost(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : Innermost(*chosen.front());
-}
-
-// "lockstepctl outbox: no command 'pendin'; there are: create, drop"
-std::string ExplainMissingCommand(const CLI::App& app) {
-  const CLI::App& group = Innermost(app);
-  std::vector<std::string> names;
-  for (const CLI::App* command : group.get_subcommands({})) names.push_back(command->get_name());
-  const std::string where =
-      &group == &app ? app.get_name() : app.get_name() + " " + group.get_name();
-  for (const std::string& word : app.remaining(true)) {
-    if (word.starts_with('-')) continue;
-    return fmt::format("{}: no command '{}'; there are: {}", where, word, fmt::join(names, ", "));
-  }
-  return fmt::format("{}: name a command: {}", where, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -90,13 +55,13 @@ absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect() const {
   return postgres::Connection::Open(options);
 }
 
-void Context::Answer(const nlohmann::ordered_json& object,
-                     const std::function<void()>& human) const {
+absl::Status Context::Answer(const Json& object, const std::function<void()>& human) const {
   if (json) {
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     human();
   }
+  return absl::OkStatus();
 }
 
 bool Context::IsLocal() const {
@@ -104,35 +69,21 @@ bool Context::IsLocal() const {
   return url.ok() && UrlIsLocal(*url);
 }
 
-bool Context::Confirm(const std::string& what) const {
+absl::Status Context::Confirm(const std::string& what) const {
   std::cerr << what << "\n";
-  if (yes) return true;
+  if (yes) return absl::OkStatus();
   if (isatty(STDIN_FILENO) == 0) {
     std::cerr << "Nothing was changed: there is no terminal to ask on. Repeat with --yes.\n";
-    return false;
+  } else if (Ask("Go on?") &&
+             (IsLocal() || Ask("This database is not on this machine. Really go on?"))) {
+    return absl::OkStatus();
   }
-  if (!Ask("Go on?")) return false;
-  return IsLocal() || Ask("This database is not on this machine. Really go on?");
+  return absl::CancelledError("nothing was changed");
 }
 
-int ParseAndRun(CLI::App& app, std::vector<std::string> arguments) {
-  constexpr int kWrongCommandLine = 2;
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::RuntimeError& error) {  // a command failed, and has said why
-    return error.get_exit_code();
-  } catch (const CLI::RequiredError& error) {
-    const CLI::App& group = Innermost(app);
-    if (group.get_require_subcommand_min() == 0 || !group.get_subcommands().empty()) {
-      app.exit(error);  // something else is missing
-    } else {
-      fmt::print(stderr, "{}\n", ExplainMissingCommand(app));
-    }
-    return kWrongCommandLine;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongCommandLine;  // 0: --help and --version
-  }
-  return 0;
+std::string TextOf(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.dump(value.is_object() ? 2 : -1, ' ', false, Json::error_handler_t::replace);
 }
 
 Command Command::Add(const std::string& name, const std::string& help, Run run) const {
@@ -153,36 +104,22 @@ Command Command::AddGroup(const std::string& name, const std::string& help) cons
   return {*group, *context_};
 }
 
-template <class Value>
-const Command& Command::Option(const std::string& name, Value& value, const std::string& help,
-                               Need need) const {
-  Apply(app_->add_option(name, value, help), need);
-  return *this;
-}
-template const Command& Command::Option(const std::string&, std::string&, const std::string&,
-                                        Need) const;
-template const Command& Command::Option(const std::string&, int&, const std::string&, Need) const;
-template const Command& Command::Option(const std::string&, int64_t&, const std::string&,
-                                        Need) const;
-template const Command& Command::Option(const std::string&, std::optional<int64_t>&,
-                                        const std::string&, Need) const;
-template const Command& Command::Option(const std::string&, std::vector<std::string>&,
-                                        const std::string&, Need) const;
-
-const Command& Command::OneOf(const std::string& name, std::string& value, const std::string& help,
-                              const std::vector<std::string>& choices, Need need) const {
-  Apply(app_->add_option(name, value, help)->check(CLI::IsMember(choices)), need);
-  return *this;
-}
-
-const Command& Command::InRange(const std::string& name, int& value, const std::string& help,
-                                int least, int most) const {
-  app_->add_option(name, value, help)->check(CLI::Range(least, most))->capture_default_str();
-  return *this;
-}
-
-const Command& Command::Flag(const std::string& name, bool& value, const std::string& help) const {
-  app_->add_flag(name, value, help);
+const Command& Command::With(const std::vector<Option>& options) const {
+  for (const Option& option : options) {
+    CLI::Option* const made = std::visit(
+        [&](auto* value) {
+          if constexpr (std::is_same_v<decltype(value), bool*>) {
+            return app_->add_flag(option.name, *value, option.help);
+          } else {
+            return app_->add_option(option.name, *value, option.help);
+          }
+        },
+        option.value);
+    if (!option.choices.empty()) made->check(CLI::IsMember(option.choices));
+    if (option.most > 0) made->check(CLI::Range(1, option.most));
+    if (option.need == Option::kRequired) made->required();
+    if (option.need == Option::kShowsDefault) made->capture_default_str();
+  }
   return *this;
 }
 

@@ -3,11 +3,14 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "platform/duration.h"
 
 namespace CLI {
 class App;
@@ -17,6 +20,8 @@ class Connection;
 }
 
 namespace lockstep::ctl {
+
+using Json = nlohmann::ordered_json;
 
 // What every command of lockstepctl has in common: where the database is, and how to answer.
 struct Context {
@@ -32,13 +37,46 @@ struct Context {
 
   bool IsLocal() const;  // the database is on this machine
 
-  // Prints `object` when --json was given; otherwise calls `human`.
-  void Answer(const nlohmann::ordered_json& object, const std::function<void()>& human) const;
+  // Prints `object` when --json was given; otherwise calls `human`. OK, for a command to end with.
+  absl::Status Answer(const Json& object, const std::function<void()>& human) const;
 
   // Prints what will be changed and asks on the terminal; a database that is not local asks twice.
-  // --yes answers for scripts. False = leave everything as it is. Without a terminal and without
-  // --yes the answer is no, with a sentence that says so.
-  bool Confirm(const std::string& what) const;
+  // --yes answers for scripts. CANCELLED = leave everything as it is. Without a terminal and
+  // without --yes the answer is no, with a sentence that says so.
+  absl::Status Confirm(const std::string& what) const;
+};
+
+// A list of what `to_json` makes of each.
+template <class List, class ToJson>
+Json ListOf(const List& list, const ToJson& to_json) {
+  Json array = Json::array();
+  for (const auto& item : list) array.push_back(to_json(item));
+  return array;
+}
+
+template <class Value>
+Json OrNull(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+inline Json OrNull(const std::optional<WallTime>& time) {
+  return time ? Json(FormatTimestamp(*time)) : Json(nullptr);
+}
+
+// A string as it is, anything else as JSON.
+std::string TextOf(const Json& value);
+
+// An option of a command. Its value outlives the command.
+struct Option {
+  enum Need { kOptional, kRequired, kShowsDefault };
+
+  std::string name;  // with dashes an option, without them an argument by its place
+  std::variant<bool*, int*, int64_t*, std::optional<int64_t>*, std::string*,
+               std::vector<std::string>*>
+      value;  // of a list the user repeats the option
+  std::string help;
+  Need need = kOptional;
+  std::vector<std::string> choices = {};  // none = anything
+  int most = 0;                           // of a number from 1; 0 = any
 };
 
 // A command's body; its status ends the program (0, or 1 with the message on stderr).
@@ -51,36 +89,22 @@ class Command {
   Command(CLI::App& app, Context& context) : app_(&app), context_(&context) {}
 
   Command Add(const std::string& name, const std::string& help, Run run) const;
+  // One whose body gets its options too, and keeps them alive.
+  template <class Options, class Body>
+  Command Add(const std::string& name, const std::string& help,
+              const std::shared_ptr<Options>& options, Body body) const {
+    return Add(name, help,
+               [options, body](const Context& context) { return body(context, *options); });
+  }
   // One whose user has to name one of the commands below it.
   Command AddGroup(const std::string& name, const std::string& help) const;
 
-  enum class Need { kOptional, kRequired, kShowsDefault };
-  // `name` with dashes is an option, without them an argument by its place. `value` is a text, a
-  // number, or a list of texts that the option's user repeats it for.
-  template <class Value>
-  const Command& Option(const std::string& name, Value& value, const std::string& help,
-                        Need need = Need::kOptional) const;
-  const Command& Required(const std::string& name, auto& value, const std::string& help) const {
-    return Option(name, value, help, Need::kRequired);
-  }
-  const Command& WithDefault(const std::string& name, auto& value, const std::string& help) const {
-    return Option(name, value, help, Need::kShowsDefault);
-  }
-  const Command& OneOf(const std::string& name, std::string& value, const std::string& help,
-                       const std::vector<std::string>& choices, Need need) const;
-  const Command& InRange(const std::string& name, int& value, const std::string& help, int least,
-                         int most) const;
-  const Command& Flag(const std::string& name, bool& value, const std::string& help) const;
+  const Command& With(const std::vector<Option>& options) const;
 
  private:
   CLI::App* app_;
   Context* context_;
 };
-
-// Reads the command line and runs the command it names; the program's exit status: 0, 1 when the
-// command failed, 2 when the command line is wrong. `arguments` are in reverse, as CLI11 wants
-// them.
-int ParseAndRun(CLI::App& app, std::vector<std::string> arguments);
 
 // One function per group of commands, each in its own file; called from main.cc.
 void AddDeadLetters(const Command& program);
@@ -88,6 +112,7 @@ void AddMigrate(const Command& program);
 void AddCheckpoint(const Command& program);
 void AddLag(const Command& program);
 void AddOffsets(const Command& program);
+void AddReset(const Command& offsets);  // called by AddOffsets
 void AddProjection(const Command& program);
 void AddReplay(const Command& program);
 void AddRebuild(const Command& program);

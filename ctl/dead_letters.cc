@@ -7,11 +7,9 @@
 #include "offsets/postgres_offset_provider.h"
 #include "platform/status.h"
 #include "platform/text.h"
-#include "postgres/connection.h"
 #include "postgres/sql_error.h"
 #include "projections/tools/payload_text.h"
 #include "runner/lane/failure_policy.h"
-#include "runner/service/runner_options.h"
 #include "state/events/dead_letter_desk.h"
 
 namespace lockstep::ctl {
@@ -24,22 +22,17 @@ constexpr int kMost = 10'000;
 constexpr size_t kReasonWidth = 60;
 
 struct Options {
-  std::string group;
-  std::string schema;
+  std::string group, schema, reason;
   DeadLetterFilter filter;
   int64_t id = 0;
   int limit = 100;
-  bool payload = false;
-  bool release = false;
-  std::string reason;
-  bool accept_missing = false;
+  bool payload = false, release = false, accept_missing = false;
 };
 
 // What the commands work on: the runner's state, and the group's declaration where a file has it.
 struct Desk {
-  RunnerContext runner;
+  RunnerContext runner;  // its group is null without --config
   std::string group;
-  const runner::ConfiguredGroup* configured = nullptr;  // null without --config
 
   postgres::Connection& connection() const { return *runner.connection; }
   state::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
@@ -48,16 +41,15 @@ struct Desk {
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
 
 absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
-  Desk desk;
+  Desk desk{.runner = {}, .group = options.group};
   ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, options.schema));
-  const auto& groups = desk.runner.options.groups;
-  desk.group = options.group;
+  auto& groups = desk.runner.options.groups;
   if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
   if (desk.group.empty()) return InvalidArgument("name the consumer group with --group");
-  for (const runner::ConfiguredGroup& group : groups) {
-    if (group.options.name == desk.group) desk.configured = &group;
+  for (runner::ConfiguredGroup& group : groups) {
+    if (group.options.name == desk.group) desk.runner.group = &group;
   }
-  if (desk.configured != nullptr) return desk;
+  if (desk.runner.group != nullptr) return desk;
   const auto known =
       state::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection());
   if (known.ok()) return desk;
@@ -66,25 +58,23 @@ absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
                   desk.runner.options.state_schema);
 }
 
-nlohmann::ordered_json ToJson(const DeadLetterRow& row) {
-  nlohmann::ordered_json json = {{"id", row.id},
-                                 {"state", row.state},
-                                 {"event_id", row.event_id},
-                                 {"event_type", row.event_type},
-                                 {"aggregate", row.aggregate_key},
-                                 {"version", nullptr},
-                                 {"ordering_key", row.ordering_key},
-                                 {"message_id", row.message_id},
-                                 {"code", row.code},
-                                 {"reason", row.reason},
-                                 {"attempts", row.attempts},
-                                 {"blocks", row.blocks},
-                                 {"waiting", row.waiting},
-                                 {"payload_bytes", row.payload_bytes},
-                                 {"note", row.note},
-                                 {"dead_at", row.dead_at}};
-  if (row.version) json["version"] = *row.version;
-  return json;
+Json ToJson(const DeadLetterRow& row) {
+  return {{"id", row.id},
+          {"state", row.state},
+          {"event_id", row.event_id},
+          {"event_type", row.event_type},
+          {"aggregate", row.aggregate_key},
+          {"version", OrNull(row.version)},
+          {"ordering_key", row.ordering_key},
+          {"message_id", row.message_id},
+          {"code", row.code},
+          {"reason", row.reason},
+          {"attempts", row.attempts},
+          {"blocks", row.blocks},
+          {"waiting", row.waiting},
+          {"payload_bytes", row.payload_bytes},
+          {"note", row.note},
+          {"dead_at", row.dead_at}};
 }
 
 // What a dangerous command is about goes to the terminal: stdout is for its answer.
@@ -117,21 +107,17 @@ absl::Status List(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const auto rows,
                    Find(desk, options.filter, options.limit, "--limit shows more"));
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const DeadLetterRow& row : rows) list.push_back(ToJson(row));
-  context.Answer(list, [&] {
+  return context.Answer(ListOf(rows, ToJson), [&] {
     if (rows.empty()) {
       fmt::print("Group {} has no such dead letter.\n", desk.group);
     } else {
       PrintTable(rows, stdout);
     }
   });
-  return absl::OkStatus();
 }
 
 // Decoded as far as it can be: protobuf needs the group's file (--config), else it is hex.
-nlohmann::ordered_json Payload(const Desk& desk, const DeadLetterRow& row,
-                               const nlohmann::ordered_json& attributes) {
+Json Payload(const Desk& desk, const DeadLetterRow& row, const Json& attributes) {
   projections::Event event;
   event.event_type = row.event_type;
   event.payload = row.payload;
@@ -140,38 +126,31 @@ nlohmann::ordered_json Payload(const Desk& desk, const DeadLetterRow& row,
   std::from_chars(schema_version.data(), schema_version.data() + schema_version.size(),
                   event.schema_version);
   std::optional<std::string> text = row.payload;
-  if (desk.configured != nullptr) {
-    text = projections::PayloadAsJson(*desk.configured->declaration->projector, event);
+  if (desk.runner.group != nullptr) {
+    text = projections::PayloadAsJson(*desk.runner.group->declaration->projector, event);
   }
-  const auto parsed = nlohmann::ordered_json::parse(text.value_or(""), nullptr, false);
-  return parsed.is_discarded() ? nlohmann::ordered_json(postgres::EncodeBytea(row.payload))
-                               : parsed;
+  const Json parsed = Json::parse(text.value_or(""), nullptr, false);
+  return parsed.is_discarded() ? Json(postgres::EncodeBytea(row.payload)) : parsed;
 }
 
 absl::Status Show(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const DeadLetterRow row,
                    desk.desk().Show(desk.connection(), options.id, options.payload));
-  nlohmann::ordered_json json = ToJson(row);
-  json["attributes"] = nlohmann::ordered_json::parse(row.attributes, nullptr, false);
-  if (options.payload) {
-    json["payload"] = Payload(desk, row, json["attributes"]);
-  }
-  context.Answer(json, [&] {
-    for (const auto& [key, value] : json.items()) {
-      fmt::print("{:<14} {}\n", key,
-                 value.is_string() ? value.get<std::string>()
-                                   : value.dump(value.is_object() ? 2 : -1, ' ', false,
-                                                nlohmann::json::error_handler_t::replace));
-    }
+  Json json = ToJson(row);
+  json["attributes"] = Json::parse(row.attributes, nullptr, false);
+  if (options.payload) json["payload"] = Payload(desk, row, json["attributes"]);
+  return context.Answer(json, [&] {
+    for (const auto& [key, value] : json.items()) fmt::print("{:<14} {}\n", key, TextOf(value));
     if (!options.payload) fmt::print("The payload is shown with --payload.\n");
   });
-  return absl::OkStatus();
 }
 
-// The dead letters that a dangerous command is about, in the order in which they are replayed.
-absl::StatusOr<std::vector<DeadLetterRow>> Select(const Desk& desk, const Options& options,
-                                                  const std::string& state) {
+// The dead letters that a dangerous command is about, in the order in which they are replayed:
+// shown, and confirmed. `does`: what happens to them.
+absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const Desk& desk,
+                                                  const Options& options, const char* state,
+                                                  const char* does) {
   if (!options.filter.selective()) {
     return InvalidArgument(
         "say which dead letters are meant: --id, --event, --key, --code or --type");
@@ -180,6 +159,9 @@ absl::StatusOr<std::vector<DeadLetterRow>> Select(const Desk& desk, const Option
   filter.state = state;
   ASSIGN_OR_RETURN(auto rows, Find(desk, filter, kMost, "repeat the command for the rest"));
   if (rows.empty()) return NotFound("group '{}' has no such dead letter", desk.group);
+  PrintTable(rows, stderr);
+  RETURN_IF_ERROR(context.Confirm(
+      fmt::format("{} {} dead letter(s) of group {}.", does, rows.size(), desk.group)));
   return rows;
 }
 
@@ -201,13 +183,13 @@ class Released : public runner::BatchObserver {
 // Resolves dead letters as batches like any other: under the epoch, in order, with what waits.
 class Resolver {
  public:
+  // REQUIRES: the desk has a configured group; `desk` outlives this.
   Resolver(const Desk& desk, const std::string& database)
-      : schema_(desk.runner.schema()),
-        group_(desk.group),
-        options_(desk.configured->options),
-        offsets_(schema_),
-        epochs_(schema_, group_),
-        batch_(schema_, group_, *desk.configured->declaration->projector, offsets_,
+      : options_(desk.runner.group->options),
+        offsets_(desk.runner.schema()),
+        epochs_(desk.runner.schema(), ConsumerGroup(desk.group)),
+        batch_(desk.runner.schema(), ConsumerGroup(desk.group),
+               *desk.runner.group->declaration->projector, offsets_,
                {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
         connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
 
@@ -217,22 +199,17 @@ class Resolver {
     ASSIGN_OR_RETURN(const runner::BatchResult result,
                      batch_.Resolve(*connection, under, resolution));
     runner::DeadLetterBudget no_limit(0, Millis(0));
-    std::stop_source stop;
     runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, released_,
-                                 stop.get_token());
-    if (policy.Release(result.unfinished) != runner::WorkEnd::kDone) {
-      return Unavailable(
-          "what waits behind dead letter {} was not released yet: {}; a runner does "
-          "so at its next start",
-          resolution.id, policy.halt_reason());
-    }
-    return absl::OkStatus();
+                                 std::stop_token());
+    if (policy.Release(result.unfinished) == runner::WorkEnd::kDone) return absl::OkStatus();
+    return Unavailable(
+        "what waits behind dead letter {} was not released yet: {}; a runner does so at its next "
+        "start",
+        resolution.id, policy.halt_reason());
   }
   const Released& released() const { return released_; }
 
  private:
-  const state::Schema schema_;
-  const ConsumerGroup group_;
   const runner::GroupOptions& options_;
   offsets::PostgresOffsetProvider offsets_;
   const state::Epochs epochs_;
@@ -243,22 +220,16 @@ class Resolver {
 
 absl::Status Resolve(const Context& context, const Options& options, bool replay) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
-  if (desk.configured == nullptr) {
+  if (desk.runner.group == nullptr) {
     return InvalidArgument(
         "name the runner's file with --config: its projections are needed to {} events of '{}'",
         replay ? "apply the" : "release the waiting", desk.group);
   }
-  ASSIGN_OR_RETURN(const auto rows, Select(desk, options, "dead"));
-  PrintTable(rows, stderr);
-  if (!context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
-                                   replay ? "Replays" : "Discards for good", rows.size(),
-                                   desk.group))) {
-    return absl::CancelledError("nothing was changed");
-  }
+  ASSIGN_OR_RETURN(const auto rows, Choose(context, desk, options, "dead",
+                                           replay ? "Replays" : "Discards for good"));
   ASSIGN_OR_RETURN(const std::string database, context.Database());
   Resolver resolver(desk, database);
-  nlohmann::ordered_json done = nlohmann::ordered_json::array();
-  nlohmann::ordered_json failed = nlohmann::ordered_json::array();
+  Json done = Json::array(), failed = Json::array();
   for (const DeadLetterRow& row : rows) {
     const absl::Status resolved = resolver.Resolve({.id = row.id,
                                                     .replay = replay,
@@ -273,14 +244,14 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
   }
   const char* const what = replay ? "replayed" : "discarded";
   const Released& behind = resolver.released();
-  const nlohmann::ordered_json waited = {{"applied", behind.applied}, {"dead", behind.dead}};
-  context.Answer({{what, done}, {"failed", failed}, {"waited", waited}}, [&] {
+  const Json waited = {{"applied", behind.applied}, {"dead", behind.dead}};
+  RETURN_IF_ERROR(context.Answer({{what, done}, {"failed", failed}, {"waited", waited}}, [&] {
     fmt::print("{}: {}; of those that waited behind them {} were applied, {} are dead now\n", what,
                done.size(), behind.applied, behind.dead);
     for (const auto& failure : failed) {
-      fmt::print("failed: {}: {}\n", failure["id"].dump(), failure["error"].get<std::string>());
+      fmt::print("failed: {}: {}\n", TextOf(failure["id"]), TextOf(failure["error"]));
     }
-  });
+  }));
   if (failed.empty()) return absl::OkStatus();
   return FailedPrecondition("{} of {} dead letters could not be resolved", failed.size(),
                             rows.size());
@@ -289,28 +260,14 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
 absl::Status Quarantine(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const auto rows,
-                   Select(desk, options, options.release ? "quarantined" : "dead"));
-  PrintTable(rows, stderr);
-  if (!context.Confirm(fmt::format("{} {} dead letter(s) of group {}.",
-                                   options.release ? "Takes out of quarantine" : "Quarantines",
-                                   rows.size(), desk.group))) {
-    return absl::CancelledError("nothing was changed");
-  }
+                   Choose(context, desk, options, options.release ? "quarantined" : "dead",
+                          options.release ? "Takes out of quarantine" : "Quarantines"));
   std::vector<int64_t> ids;
   for (const DeadLetterRow& row : rows) ids.push_back(row.id);
   ASSIGN_OR_RETURN(
       const int64_t moved,
       desk.desk().Quarantine(desk.connection(), ids, !options.release, Operator(), options.reason));
-  context.Answer({{"changed", moved}}, [&] { fmt::print("changed: {}\n", moved); });
-  return absl::OkStatus();
-}
-
-void AddFilter(const Command& command, Options& options) {
-  command.Option("--id", options.filter.id, "its number in the list")
-      .Option("--event", options.filter.event_id, "its event id")
-      .Option("--key", options.filter.key, "its aggregate (video/123) or ordering key")
-      .Option("--code", options.filter.code, "why it died, as in docs/errors.md")
-      .Option("--type", options.filter.event_type, "its event type");
+  return context.Answer({{"changed", moved}}, [&] { fmt::print("changed: {}\n", moved); });
 }
 
 }  // namespace
@@ -318,35 +275,37 @@ void AddFilter(const Command& command, Options& options) {
 void AddDeadLetters(const Command& program) {
   const Command letters = program.AddGroup(
       "dead-letters", "messages that a consumer group could not apply, and what waits for them");
-  const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  const auto add = [&](const char* name, const char* help, const Run& run) {
-    return letters.Add(name, help, run)
-        .Option("--group", options->group, "the consumer group; the file's only one")
-        .Option("--schema", options->schema, "the service's state schema; the file's");
+  const auto o = std::make_shared<Options>();
+  const auto add = [&](const char* name, const char* help, auto run) {
+    return letters.Add(name, help, o, run)
+        .With({{"--group", &o->group, "the consumer group; the file's only one"},
+               {"--schema", &o->schema, "the service's state schema; the file's"}});
   };
-  const Command list =
-      add("list", "what is dead", [options](const Context& c) { return List(c, *options); });
-  AddFilter(list, *options);
-  list.Option("--state", options->filter.state, "dead, quarantined, replayed or discarded")
-      .InRange("--limit", options->limit, "rows at most", 1, 1'000'000);
-  add("show", "one of them", [options](const Context& c) { return Show(c, *options); })
-      .Required("id", options->id, "its number in the list")
-      .Flag("--payload", options->payload,
-            "its payload too, decoded (protobuf with --config), else in hex");
-  const auto change = [&](const char* name, const char* help, const Run& run) {
-    const Command command = add(name, help, run);
-    AddFilter(command, *options);
-    return command.Option("--reason", options->reason, "for the audit");
+  const std::vector<Option> filter = {
+      {"--id", &o->filter.id, "its number in the list"},
+      {"--event", &o->filter.event_id, "its event id"},
+      {"--key", &o->filter.key, "its aggregate (video/123) or ordering key"},
+      {"--code", &o->filter.code, "why it died, as in docs/errors.md"},
+      {"--type", &o->filter.event_type, "its event type"}};
+  const auto change = [&](const char* name, const char* help, auto run) {
+    return add(name, help, run).With(filter).With({{"--reason", &o->reason, "for the audit"}});
   };
+  add("list", "what is dead", List)
+      .With(filter)
+      .With({{"--state", &o->filter.state, "dead, quarantined, replayed or discarded"},
+             {"--limit", &o->limit, "rows at most", Option::kShowsDefault, {}, 1'000'000}});
+  add("show", "one of them", Show)
+      .With({{"id", &o->id, "its number in the list", Option::kRequired},
+             {"--payload", &o->payload,
+              "its payload too, decoded (protobuf with --config), else in hex"}});
   change("replay", "apply them after all, in order, and what waits behind them",
-         [options](const Context& c) { return Resolve(c, *options, true); });
+         [](const Context& c, const Options& options) { return Resolve(c, options, true); });
   change("discard", "give them up: what waits behind them goes on",
-         [options](const Context& c) { return Resolve(c, *options, false); })
-      .Flag("--accept-missing", options->accept_missing,
-            "also where versions before it have not come yet, which are given up too");
-  change("quarantine", "keep them from every replay; their keys go on waiting",
-         [options](const Context& c) { return Quarantine(c, *options); })
-      .Flag("--release", options->release, "take them out of quarantine again");
+         [](const Context& c, const Options& options) { return Resolve(c, options, false); })
+      .With({{"--accept-missing", &o->accept_missing,
+              "also where versions before it have not come yet, which are given up too"}});
+  change("quarantine", "keep them from every replay; their keys go on waiting", Quarantine)
+      .With({{"--release", &o->release, "take them out of quarantine again"}});
 }
 
 }  // namespace lockstep::ctl

@@ -4,22 +4,13 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <vector>
 
 #include "platform/config/config.h"
 #include "platform/status.h"
-#include "postgres/connection.h"
 #include "pubsub/names.h"
 
 namespace lockstep::ctl {
-
-absl::StatusOr<runner::ConfiguredGroup*> RunnerContext::Group(const std::string& name) {
-  std::string known;
-  for (runner::ConfiguredGroup& group : options.groups) {
-    if (group.options.name == name) return &group;
-    known += (known.empty() ? "" : ", ") + group.options.name;
-  }
-  return NotFound("the configuration has no group '{}'; it has: {}", name, known);
-}
 
 absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema) {
   RunnerContext runner;
@@ -38,7 +29,7 @@ absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::stri
   return runner;
 }
 
-absl::StatusOr<RunnerContext> OpenConfiguredRunner(const Context& context) {
+absl::StatusOr<RunnerContext> OpenGroup(const Context& context, const std::string& name) {
   if (context.config.empty()) {
     return InvalidArgument(
         "name the runner's configuration with --config: it says which tables and "
@@ -46,6 +37,16 @@ absl::StatusOr<RunnerContext> OpenConfiguredRunner(const Context& context) {
   }
   ASSIGN_OR_RETURN(RunnerContext runner, OpenRunner(context, ""));
   RETURN_IF_ERROR(runner.options.pubsub.Validate());
+  std::vector<std::string> known;
+  for (runner::ConfiguredGroup& group : runner.options.groups) {
+    if (group.options.name == name) runner.group = &group;
+    known.push_back(group.options.name);
+  }
+  if (runner.group == nullptr) {
+    return NotFound("the configuration has no group '{}'; it has: {}", name,
+                    fmt::join(known, ", "));
+  }
+  ASSIGN_OR_RETURN(runner.transport, pubsub::MakeTransport(runner.options.pubsub.transport));
   return runner;
 }
 

@@ -5,32 +5,31 @@
 
 #include "absl/status/statusor.h"
 #include "ctl/command.h"
+#include "postgres/connection.h"
+#include "pubsub/transport.h"
 #include "runner/service/runner_options.h"
 #include "state/schema.h"
-
-namespace lockstep::pubsub {
-class Transport;
-}
 
 namespace lockstep::ctl {
 
 // What commands about consumer groups work on: the runner's configuration, or for those that only
 // look, a database and a schema.
 struct RunnerContext {
-  runner::RunnerOptions options;
+  runner::RunnerOptions options;  // subscriptions by their full names
   std::unique_ptr<postgres::Connection> connection;
+  runner::ConfiguredGroup* group = nullptr;      // of the configuration: the one that was asked for
+  std::unique_ptr<pubsub::Transport> transport;  // of OpenGroup
 
   state::Schema schema() const { return state::Schema(options.state_schema); }
-  // The group of the configuration, its subscription as a full name.
-  absl::StatusOr<runner::ConfiguredGroup*> Group(const std::string& name);
 };
 
 // With --config everything comes from it (and --database over it); without, only --database and
 // `schema` count.
 absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema);
 
-// The same where the configuration can't be done without: Pub/Sub and the projections are needed.
-absl::StatusOr<RunnerContext> OpenConfiguredRunner(const Context& context);
+// The same for a command that acts on a group: with Pub/Sub, and with the group of the
+// configuration, which can't be done without.
+absl::StatusOr<RunnerContext> OpenGroup(const Context& context, const std::string& name);
 
 // Who runs this command, for the audit.
 std::string OperatorName();

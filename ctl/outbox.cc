@@ -4,9 +4,7 @@
 
 #include "ctl/command.h"
 #include "ctl/group_context.h"
-#include "platform/duration.h"
 #include "platform/status.h"
-#include "postgres/connection.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
 #include "publisher/outbox/outbox_rows.h"
@@ -15,7 +13,6 @@
 namespace lockstep::ctl {
 namespace {
 
-using nlohmann::ordered_json;
 using postgres::QualifiedName;
 using publisher::RowState;
 
@@ -24,8 +21,7 @@ struct Options {
   int shards = 1;
   bool force = false;
   publisher::RowFilter filter;
-  std::string older_than;
-  std::string note;
+  std::string older_than, note;
   int limit = 50;
 };
 
@@ -56,8 +52,7 @@ absl::Status Create(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto made = publisher::CreateOutbox(*connection, table, options.shards);
   if (!made.ok()) return ExplainMissing(made.status());
-  context.Answer({{"outbox", *made}}, [&] { fmt::print("{} is an outbox\n", *made); });
-  return absl::OkStatus();
+  return context.Answer({{"outbox", *made}}, [&] { fmt::print("{} is an outbox\n", *made); });
 }
 
 absl::Status Drop(const Context& context, const Options& options) {
@@ -65,54 +60,45 @@ absl::Status Drop(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto waiting = publisher::CountUnpublished(*connection, table);
   if (!waiting.ok()) return ExplainMissing(waiting.status(), &table);
-  if (!context.Confirm(fmt::format("This drops {} with all its rows; {} of them are unpublished.",
-                                   table.ToString(), *waiting))) {
-    return absl::CancelledError("nothing was changed");
-  }
+  RETURN_IF_ERROR(context.Confirm(fmt::format(
+      "This drops {} with all its rows; {} of them are unpublished.", table.ToString(), *waiting)));
   const absl::Status dropped = publisher::DropOutbox(*connection, table, options.force);
   if (!dropped.ok()) return ExplainMissing(dropped, &table);
-  context.Answer({{"dropped", table.ToString()}},
-                 [&] { fmt::print("{} is gone\n", table.ToString()); });
-  return absl::OkStatus();
+  return context.Answer({{"dropped", table.ToString()}},
+                        [&] { fmt::print("{} is gone\n", table.ToString()); });
 }
 
 absl::Status ListOutboxes(const Context& context) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto list = publisher::ListOutboxes(*connection);
   if (!list.ok()) return ExplainMissing(list.status());
-  context.Answer(*list, [&] {
+  return context.Answer(*list, [&] {
     if (list->empty()) fmt::print("This database has no outbox.\n");
-    for (const auto& outbox : *list) {
-      fmt::print("{:<32} {:>4} shards {:>10} rows (about) {:>12} bytes\n",
-                 outbox["outbox"].get<std::string>(), outbox["shards"].get<int>(),
-                 outbox["rows"].get<int64_t>(), outbox["bytes"].get<int64_t>());
+    for (const Json& outbox : *list) {
+      fmt::print("{:<32} {:>4} shards {:>10} rows (about) {:>12} bytes\n", TextOf(outbox["outbox"]),
+                 TextOf(outbox["shards"]), TextOf(outbox["rows"]), TextOf(outbox["bytes"]));
     }
   });
-  return absl::OkStatus();
 }
 
-void PrintRow(const ordered_json& row) {
-  std::string state = "waits";
-  if (!row["published_at"].is_null()) {
-    state = "published";
-  } else if (!row["quarantined_at"].is_null()) {
-    state = "quarantined";
-  } else if (!row["dead_at"].is_null()) {
-    state = "dead";
-  } else if (row["leased"].get<bool>()) {
-    state = "leased";
-  } else if (row["available_at"] == "infinity") {
-    state = "held";
-  }
-  fmt::print("{:>10}  {}  {:<11} {} {} v{}  {}  attempts {}{}\n", row["sequence"].get<int64_t>(),
-             row["event_id"].get<std::string>(), state, row["aggregate_type"].get<std::string>(),
-             row["aggregate_id"].get<std::string>(), row["version"].get<int64_t>(),
-             row["topic"].get<std::string>(), row["attempts"].get<int64_t>(),
-             row["last_error"].is_null() ? "" : "  " + row["last_error"].get<std::string>());
+const char* StateOf(const Json& row) {
+  if (!row["published_at"].is_null()) return "published";
+  if (!row["quarantined_at"].is_null()) return "quarantined";
+  if (!row["dead_at"].is_null()) return "dead";
+  if (row["leased"].get<bool>()) return "leased";
+  return row["available_at"] == "infinity" ? "held" : "waits";
 }
 
-absl::StatusOr<ordered_json> Find(postgres::Connection& connection, const QualifiedName& table,
-                                  const Options& options, RowState state, int64_t limit) {
+void PrintRow(const Json& row) {
+  const auto text = [&](const char* column) { return TextOf(row[column]); };
+  fmt::print("{:>10}  {}  {:<11} {} {} v{}  {}  attempts {}{}\n", text("sequence"),
+             text("event_id"), StateOf(row), text("aggregate_type"), text("aggregate_id"),
+             text("version"), text("topic"), text("attempts"),
+             row["last_error"].is_null() ? "" : "  " + text("last_error"));
+}
+
+absl::StatusOr<Json> Find(postgres::Connection& connection, const QualifiedName& table,
+                          const Options& options, RowState state, int64_t limit) {
   publisher::RowFilter filter = options.filter;
   if (!options.older_than.empty()) {
     ASSIGN_OR_RETURN(filter.older_than, ParseDuration(options.older_than));
@@ -129,14 +115,13 @@ absl::Status ListRows(const Context& context, const Options& options, RowState s
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto list, Find(*connection, table, options, state, options.limit));
-  context.Answer(list, [&] {
+  return context.Answer(list, [&] {
     if (list.empty()) fmt::print("No such rows.\n");
     for (const auto& row : list) PrintRow(row);
     if (static_cast<int>(list.size()) == options.limit) {
       fmt::print("The first {}; --limit shows more.\n", options.limit);
     }
   });
-  return absl::OkStatus();
 }
 
 absl::Status Show(const Context& context, const Options& options) {
@@ -148,18 +133,17 @@ absl::Status Show(const Context& context, const Options& options) {
   auto& row = list[0];
   ASSIGN_OR_RETURN(row["audit"],
                    publisher::ReadAudit(*connection, table, row["sequence"].get<int64_t>()));
-  context.Answer(row, [&] {
+  return context.Answer(row, [&] {
     for (const auto& [name, value] : row.items()) {
       if (value.is_null() || name == "audit") continue;
-      fmt::print("{:<15} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+      fmt::print("{:<15} {}\n", name, TextOf(value));
     }
-    for (const auto& entry : row["audit"]) {
-      fmt::print("audit           {} {} by {}{}\n", entry["at"].get<std::string>(),
-                 entry["action"].get<std::string>(), entry["actor"].get<std::string>(),
-                 entry["note"].is_null() ? "" : ": " + entry["note"].get<std::string>());
+    for (const Json& entry : row["audit"]) {
+      fmt::print("audit           {} {} by {}{}\n", TextOf(entry["at"]), TextOf(entry["action"]),
+                 TextOf(entry["actor"]),
+                 entry["note"].is_null() ? "" : ": " + TextOf(entry["note"]));
     }
   });
-  return absl::OkStatus();
 }
 
 std::string Actor() {
@@ -188,61 +172,53 @@ absl::Status Change(const Context& context, const Options& options, const std::s
     for (size_t i = 0; i < list.size() && i < 20; ++i) PrintRow(list[i]);
     if (list.size() > 20) fmt::print("… and {} more\n", list.size() - 20);
   }
-  if (!context.Confirm(fmt::format("This will {} {} row{} of {}.", action, list.size(),
-                                   list.size() == 1 ? "" : "s", options.table))) {
-    return absl::CancelledError("nothing was changed");
-  }
+  RETURN_IF_ERROR(context.Confirm(fmt::format("This will {} {} row{} of {}.", action, list.size(),
+                                              list.size() == 1 ? "" : "s", options.table)));
   const auto changed =
       publisher::ChangeRows(*connection, table, action, sequences, Actor(), options.note);
   if (!changed.ok()) return ExplainMissing(changed.status(), &table);
-  context.Answer({{"action", action}, {"rows", *changed}},
-                 [&] { fmt::print("{}: {} rows\n", action, *changed); });
-  return absl::OkStatus();
+  return context.Answer({{"action", action}, {"rows", *changed}},
+                        [&] { fmt::print("{}: {} rows\n", action, *changed); });
 }
 
 }  // namespace
 
 void AddOutbox(const Command& program) {
   const Command outbox = program.AddGroup("outbox", "outboxes and their rows");
-  const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  outbox
-      .Add("create", "make an outbox, its constraints and indexes",
-           [options](const Context& c) { return Create(c, *options); })
-      .Required("table", options->table, "schema.name")
-      .WithDefault("--shards", options->shards, "parts that publishers share it by");
-  outbox
-      .Add("drop", "take an outbox away; refused while rows are unpublished",
-           [options](const Context& c) { return Drop(c, *options); })
-      .Required("table", options->table, "schema.name")
-      .Flag("--force", options->force, "drop unpublished rows too");
+  const auto o = std::make_shared<Options>();
+  const Option table{"table", &o->table, "schema.name", Option::kRequired};
+  outbox.Add("create", "make an outbox, its constraints and indexes", o, Create)
+      .With({table,
+             {"--shards", &o->shards, "parts that publishers share it by", Option::kShowsDefault}});
+  outbox.Add("drop", "take an outbox away; refused while rows are unpublished", o, Drop)
+      .With({table, {"--force", &o->force, "drop unpublished rows too"}});
   outbox.Add("list", "the outboxes of the database", ListOutboxes);
 
-  const auto add = [&](const char* name, const char* help, const Run& run) {
-    return outbox.Add(name, help, run)
-        .Required("table", options->table, "schema.name")
-        .Option("--event", options->filter.event, "one event, by its id")
-        .Option("--key", options->filter.key, "an aggregate's id (the ordering key)")
-        .Option("--tenant", options->filter.tenant, "a tenant")
-        .Option("--topic", options->filter.topic, "a logical topic")
-        .Option("--type", options->filter.type, "an event type")
-        .Option("--code", options->filter.code, "an error code, such as UNKNOWN.INTERNAL")
-        .Option("--older-than", options->older_than, "enqueued longer ago, such as 1h");
+  const auto add = [&](const char* name, const char* help, auto run) {
+    return outbox.Add(name, help, o, run)
+        .With({table,
+               {"--event", &o->filter.event, "one event, by its id"},
+               {"--key", &o->filter.key, "an aggregate's id (the ordering key)"},
+               {"--tenant", &o->filter.tenant, "a tenant"},
+               {"--topic", &o->filter.topic, "a logical topic"},
+               {"--type", &o->filter.type, "an event type"},
+               {"--code", &o->filter.code, "an error code, such as UNKNOWN.INTERNAL"},
+               {"--older-than", &o->older_than, "enqueued longer ago, such as 1h"}});
   };
   const auto list = [&](const char* name, const char* help, RowState state) {
-    add(name, help, [options, state](const Context& c) {
-      return ListRows(c, *options, state);
-    }).WithDefault("--limit", options->limit, "rows to show");
+    add(name, help, [state](const Context& c, const Options& options) {
+      return ListRows(c, options, state);
+    }).With({{"--limit", &o->limit, "rows to show", Option::kShowsDefault}});
   };
   const auto change = [&](const char* name, const char* help, RowState state) {
-    add(name, help, [options, name, state](const Context& c) {
-      return Change(c, *options, name, state);
-    }).Option("--note", options->note, "why; kept in the audit");
+    add(name, help, [name, state](const Context& c, const Options& options) {
+      return Change(c, options, name, state);
+    }).With({{"--note", &o->note, "why; kept in the audit"}});
   };
   list("pending", "rows that wait to be published", RowState::kPending);
   list("dead", "rows that were given up", RowState::kDead);
   list("quarantined", "rows that were taken aside", RowState::kQuarantined);
-  add("show", "one row with its history",
-      [options](const Context& c) { return Show(c, *options); });
+  add("show", "one row with its history", Show);
   change("replay", "let dead rows start over", RowState::kDead);
   change("quarantine", "keep rows from being published until they are released",
          RowState::kMayBeQuarantined);

@@ -17,19 +17,16 @@ namespace {
 using projections::GroupDeclaration;
 using projections::GroupPlan;
 using projections::Mismatch;
-using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string file;
-  std::string event_file;
-  std::string state_schema;
+  std::string file, event_file, state_schema;
 };
 
 absl::StatusOr<GroupPlan> Load(const Options& options) {
-  projections::LoadOptions load;
-  load.state_schema = options.state_schema;
   GroupDeclaration declaration;
-  return projections::LoadPlan(options.file, load, &declaration);
+  return projections::LoadPlan(
+      options.file, {.table_suffix = "", .state_schema = options.state_schema, .code = {}},
+      &declaration);
 }
 
 // The lines of a loader's status: file:line:column: what.
@@ -37,36 +34,29 @@ std::vector<Mismatch> Mistakes(const absl::Status& status) {
   std::vector<Mismatch> found;
   for (const std::string& line : SplitList(MessageOf(status), '\n')) {
     const size_t colon = line.find(": ");
-    if (colon == std::string::npos) {
-      found.push_back({"", line});
-    } else {
-      found.push_back({line.substr(0, colon), line.substr(colon + 2)});
-    }
+    const bool placed = colon != std::string::npos;
+    found.push_back({placed ? line.substr(0, colon) : "", placed ? line.substr(colon + 2) : line});
   }
   return found;
 }
 
+Json MismatchJson(const Mismatch& mismatch) {
+  return {{"place", mismatch.place}, {"what", mismatch.what}};
+}
+
 absl::Status Report(const Context& context, const Options& options,
                     const std::vector<Mismatch>& found, bool with_database) {
-  Json list = Json::array();
-  for (const Mismatch& mismatch : found) {
-    list.push_back({{"place", mismatch.place}, {"what", mismatch.what}});
-  }
-  context.Answer({{"file", options.file},
-                  {"ok", found.empty()},
-                  {"database_checked", with_database},
-                  {"mismatches", list}},
-                 [&] {
-                   for (const Mismatch& mismatch : found) {
-                     fmt::print("{}: {}\n", mismatch.place, mismatch.what);
-                   }
-                   if (found.empty()) {
-                     fmt::print("{}: {}\n", options.file,
-                                with_database
-                                    ? "fits its descriptors and its tables"
-                                    : "fits its descriptors (tables: give --database to check)");
-                   }
-                 });
+  const Json answer = {{"file", options.file},
+                       {"ok", found.empty()},
+                       {"database_checked", with_database},
+                       {"mismatches", ListOf(found, MismatchJson)}};
+  RETURN_IF_ERROR(context.Answer(answer, [&] {
+    for (const Mismatch& mismatch : found) fmt::print("{}: {}\n", mismatch.place, mismatch.what);
+    if (!found.empty()) return;
+    fmt::print("{}: {}\n", options.file,
+               with_database ? "fits its descriptors and its tables"
+                             : "fits its descriptors (tables: give --database to check)");
+  }));
   if (found.empty()) return absl::OkStatus();
   return FailedPrecondition("{} mismatch{} in {}", found.size(), found.size() == 1 ? "" : "es",
                             options.file);
@@ -91,22 +81,18 @@ absl::Status Check(const Context& context, const Options& options) {
 absl::Status Ddl(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const GroupPlan plan, Load(options));
   const std::string ddl = projections::CreateTables(plan);
-  context.Answer({{"file", options.file}, {"ddl", ddl}}, [&] { fmt::print("{}", ddl); });
-  return absl::OkStatus();
+  return context.Answer({{"file", options.file}, {"ddl", ddl}}, [&] { fmt::print("{}", ddl); });
 }
 
-Json ToJson(const projections::ExplainedRow& row) {
+Json RowJson(const projections::ExplainedRow& row) {
   Json json = {{"projection", row.projection}, {"table", row.table}, {"operation", row.operation}};
   for (const auto& [column, value] : row.key) json["key"][column] = value;
-  for (const auto& [column, value] : row.columns) {
-    json["columns"][column] = value.has_value() ? Json(*value) : Json(nullptr);
-  }
+  for (const auto& [column, value] : row.columns) json["columns"][column] = OrNull(value);
   json["absent"] = row.absent;
   if (row.guard.has_value()) {
     json["guard"] = row.guard->verdict;
     if (!row.guard->why.empty()) json["why"] = row.guard->why;
-    json["stored_version"] =
-        row.guard->stored_version.has_value() ? Json(*row.guard->stored_version) : Json(nullptr);
+    json["stored_version"] = OrNull(row.guard->stored_version);
     json["stored_deleted"] = row.guard->stored_deleted;
   }
   return json;
@@ -143,13 +129,6 @@ void Print(const projections::ExplainedRow& row) {
   if (row.guard.has_value()) fmt::print("    guard: {}\n", InWords(*row.guard));
 }
 
-// With a database: a session that could not write if it wanted to.
-absl::StatusOr<std::unique_ptr<postgres::Connection>> ReadOnly(const Context& context) {
-  ASSIGN_OR_RETURN(auto connection, context.Connect());
-  RETURN_IF_ERROR(connection->Execute("SET default_transaction_read_only = on").status());
-  return connection;
-}
-
 absl::Status Explain(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(GroupPlan plan, Load(options));
   const projections::GroupProjector projector(std::move(plan));
@@ -158,7 +137,9 @@ absl::Status Explain(const Context& context, const Options& options) {
   std::optional<projections::GuardPreview> guards;
   ASSIGN_OR_RETURN(const std::string database, context.Database());
   if (!database.empty()) {
-    ASSIGN_OR_RETURN(connection, ReadOnly(context));
+    ASSIGN_OR_RETURN(connection, context.Connect());
+    // A session that could not write if it wanted to.
+    RETURN_IF_ERROR(connection->Execute("SET default_transaction_read_only = on").status());
     ASSIGN_OR_RETURN(auto opened, projections::GuardPreview::Open(projector.plan(), *connection));
     guards = std::move(opened);
   }
@@ -175,12 +156,10 @@ absl::Status Explain(const Context& context, const Options& options) {
       // A seen event changes nothing, so what its rows' guards would say does not matter.
       if (!seen) RETURN_IF_ERROR(guards->Judge(event, &*rows));
     }
-    Json json_rows = Json::array();
-    for (const auto& row : *rows) json_rows.push_back(ToJson(row));
     list.push_back({{"event_type", event.event_type},
                     {"aggregate_id", event.aggregate.id},
                     {"version", event.version},
-                    {"rows", json_rows}});
+                    {"rows", ListOf(*rows, RowJson)}});
     if (guards.has_value()) list.back()["seen"] = seen;
     if (context.json) continue;
     fmt::print("{} {} version {}{}\n", event.event_type, event.aggregate.id, event.version,
@@ -189,8 +168,7 @@ absl::Status Explain(const Context& context, const Options& options) {
                              : "");
     for (const auto& row : *rows) Print(row);
   }
-  context.Answer(list, [] { fmt::print("Nothing was written.\n"); });
-  return absl::OkStatus();
+  return context.Answer(list, [] { fmt::print("Nothing was written.\n"); });
 }
 
 absl::Status Accept(const Context& context, const Options& options) {
@@ -199,16 +177,13 @@ absl::Status Accept(const Context& context, const Options& options) {
   }
   ASSIGN_OR_RETURN(const GroupPlan plan, Load(options));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
-  if (!context.Confirm(fmt::format(
-          "The message fields of group {} are remembered as they are in {} now. Messages of the "
-          "old shape that are still in the subscription would be read wrong.",
-          plan.group, options.file))) {
-    return absl::AbortedError("nothing was changed");
-  }
+  RETURN_IF_ERROR(context.Confirm(fmt::format(
+      "The message fields of group {} are remembered as they are in {} now. Messages of the "
+      "old shape that are still in the subscription would be read wrong.",
+      plan.group, options.file)));
   RETURN_IF_ERROR(projections::RememberFields(plan, *connection));
-  context.Answer({{"group", plan.group}, {"fields", plan.fields.size()}},
-                 [&] { fmt::print("{} uses of fields remembered\n", plan.fields.size()); });
-  return absl::OkStatus();
+  return context.Answer({{"group", plan.group}, {"fields", plan.fields.size()}},
+                        [&] { fmt::print("{} uses of fields remembered\n", plan.fields.size()); });
 }
 
 }  // namespace
@@ -216,12 +191,11 @@ absl::Status Accept(const Context& context, const Options& options) {
 void AddProjection(const Command& program) {
   const Command projection = program.AddGroup(
       "projection", "check a group's file, print its tables, explain what an event would do");
-  const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  const auto add = [&](const char* name, const char* help,
-                       absl::Status (*run)(const Context&, const Options&)) {
-    return projection.Add(name, help, [options, run](const Context& c) { return run(c, *options); })
-        .Required("file", options->file, "the group's YAML file")
-        .Option("--state-schema", options->state_schema, "the schema of the service's state");
+  const auto o = std::make_shared<Options>();
+  const auto add = [&](const char* name, const char* help, auto run) {
+    return projection.Add(name, help, o, run)
+        .With({{"file", &o->file, "the group's YAML file", Option::kRequired},
+               {"--state-schema", &o->state_schema, "the schema of the service's state"}});
   };
   add("check", "compare the file with its descriptors and, given a database, with the live tables",
       Check);
@@ -230,7 +204,8 @@ void AddProjection(const Command& program) {
       "print what an event would write and, given a database, what the version guard would say; "
       "writes nothing",
       Explain)
-      .Required("event", options->event_file, "a JSON file with the event, or a list of them");
+      .With({{"event", &o->event_file, "a JSON file with the event, or a list of them",
+              Option::kRequired}});
   add("accept", "take renumbered or retyped message fields as they are now", Accept);
 }
 

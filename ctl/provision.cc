@@ -29,6 +29,10 @@ absl::Status ReadFile(const std::string& file, pubsub::PubsubOptions& pubsub, Wa
   return pubsub.Validate();
 }
 
+Json ToJson(const Step& step) {
+  return {{"action", step.action}, {"what", step.what}, {"detail", step.detail}};
+}
+
 void PrintPlan(const Plan& plan) {
   for (const std::string& warning : plan.warnings) fmt::print(stderr, "warning: {}\n", warning);
   if (plan.steps.empty()) fmt::print("Everything is as the file wants it.\n");
@@ -43,30 +47,24 @@ absl::Status Provision(const Context& context, const Options& options) {
   RETURN_IF_ERROR(ReadFile(context.config, pubsub, wanted));
   if (options.print_iam) {
     const auto commands = IamCommands(wanted);
-    context.Answer(commands, [&] { fmt::print("{}\n", fmt::join(commands, "\n")); });
-    return absl::OkStatus();
+    return context.Answer(commands, [&] { fmt::print("{}\n", fmt::join(commands, "\n")); });
   }
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(pubsub.transport));
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(wanted, transport->admin()));
-  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-  for (const Step& step : plan.steps) {
-    steps.push_back({{"action", step.action}, {"what", step.what}, {"detail", step.detail}});
-  }
   const bool apply = !options.dry_run && !plan.steps.empty();
-  context.Answer({{"steps", steps}, {"warnings", plan.warnings}, {"applied", apply}},
-                 [&] { PrintPlan(plan); });
+  const Json answer = {
+      {"steps", ListOf(plan.steps, ToJson)}, {"warnings", plan.warnings}, {"applied", apply}};
+  RETURN_IF_ERROR(context.Answer(answer, [&] { PrintPlan(plan); }));
   if (!apply) return absl::OkStatus();
-  if (!context.Confirm(
-          fmt::format("{} changes in project {}.", plan.steps.size(), wanted.project))) {
-    return absl::CancelledError("nothing was changed");
-  }
+  RETURN_IF_ERROR(
+      context.Confirm(fmt::format("{} changes in project {}.", plan.steps.size(), wanted.project)));
   for (const Step& step : plan.steps) {
     const absl::Status done = step.run(transport->admin());
     if (!done.ok()) {
-      return absl::Status(done.code(),
-                          fmt::format("can't {} {}: {}. What was done before it stays; "
-                                      "repeat the command after mending the cause",
-                                      step.action, step.what, MessageOf(done)));
+      return MakeStatus(done.code(),
+                        "can't {} {}: {}. What was done before it stays; repeat the command after "
+                        "mending the cause",
+                        step.action, step.what, MessageOf(done));
     }
   }
   if (!context.json) fmt::print("Done: {} changes.\n", plan.steps.size());
@@ -76,15 +74,15 @@ absl::Status Provision(const Context& context, const Options& options) {
 }  // namespace
 
 void AddProvision(const Command& program) {
-  const auto options = std::make_shared<Options>();  // outlives this function with the callback
+  const auto o = std::make_shared<Options>();
   program
       .Add("provision",
            "make the topics, subscriptions and schemas that the file given with --config lists; "
            "shows what it will do first, does nothing twice",
-           [options](const Context& c) { return Provision(c, *options); })
-      .Flag("--dry-run", options->dry_run, "only show what would be done")
-      .Flag("--print-iam", options->print_iam,
-            "print the commands that give publisher and runner their least rights");
+           o, Provision)
+      .With({{"--dry-run", &o->dry_run, "only show what would be done"},
+             {"--print-iam", &o->print_iam,
+              "print the commands that give publisher and runner their least rights"}});
 }
 
 }  // namespace lockstep::ctl

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "platform/config/config.h"
 #include "platform/duration.h"
 #include "platform/read_file.h"
 #include "platform/status.h"
+#include "pubsub/names.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -18,28 +18,29 @@ using pubsub::Admin;
 using pubsub::Subscription;
 using pubsub::Topic;
 
-std::string Full(const Wanted& wanted, std::string_view kind, std::string_view name) {
-  return fmt::format("projects/{}/{}/{}", wanted.project, kind, name);
-}
+std::string Short(const std::string& full) { return std::string(pubsub::ShortName(full)); }
 
-std::string Short(std::string_view full) { return std::string(full.substr(full.rfind('/') + 1)); }
-
-// Collects the fields that differ, by their names in google.pubsub.v1.
-class Differences {
- public:
-  template <typename T>
-  void Check(const char* path, const T& have, const T& want, const std::string& shown) {
-    if (have == want) return;
-    if (paths_.empty() || paths_.back() != path) paths_.emplace_back(path);
-    detail_ += (detail_.empty() ? "" : ", ") + shown;
-  }
-  const std::vector<std::string>& paths() const { return paths_; }
-  const std::string& detail() const { return detail_; }
-
- private:
-  std::vector<std::string> paths_;
-  std::string detail_;
+// A field that can be changed, by its name in google.pubsub.v1.
+struct Field {
+  const char* path;
+  bool differs;
+  std::string shown;
 };
+
+// The step that changes what differs, if anything does.
+void AddUpdate(const std::string& what, const std::vector<Field>& fields,
+               const std::function<absl::Status(Admin&, const std::vector<std::string>&)>& update,
+               Plan& plan) {
+  std::vector<std::string> paths, shown;
+  for (const Field& field : fields) {
+    if (!field.differs) continue;
+    if (paths.empty() || paths.back() != field.path) paths.emplace_back(field.path);
+    shown.push_back(field.shown);
+  }
+  if (paths.empty()) return;
+  plan.steps.push_back({"update", what, fmt::format("{}", fmt::join(shown, ", ")),
+                        [update, paths](Admin& admin) { return update(admin, paths); }});
+}
 
 std::string Show(const char* name, std::optional<Millis> value) {
   return fmt::format("{} {}", name, value.has_value() ? FormatDuration(*value) : "none");
@@ -50,9 +51,9 @@ std::string Show(const char* name, bool value) {
 
 absl::Status PlanTopic(const Wanted& wanted, Topic topic, Admin& admin, Plan& plan) {
   const std::string name = topic.name;
-  topic.name = Full(wanted, "topics", name);
+  topic.name = pubsub::TopicName(wanted.project, name);
   if (!topic.schema.schema.empty()) {
-    topic.schema.schema = Full(wanted, "schemas", topic.schema.schema);
+    topic.schema.schema = pubsub::SchemaName(wanted.project, topic.schema.schema);
   }
   if (!name.ends_with(".events") && !name.ends_with(".dlq")) {
     plan.warnings.push_back(fmt::format("topic {} is not named <context>.events", name));
@@ -64,21 +65,16 @@ absl::Status PlanTopic(const Wanted& wanted, Topic topic, Admin& admin, Plan& pl
     return absl::OkStatus();
   }
   if (!found.ok()) return found.status();
-  Differences differences;
-  differences.Check("message_retention_duration", found->retention, topic.retention,
-                    Show("retention", topic.retention));
-  differences.Check("schema_settings", found->schema.schema, topic.schema.schema,
-                    "schema " + Short(topic.schema.schema));
-  if (!topic.schema.schema.empty()) {
-    differences.Check("schema_settings", found->schema.encoding, topic.schema.encoding,
-                      "another schema encoding");
-  }
-  if (!differences.paths().empty()) {
-    plan.steps.push_back({"update", "topic " + name, differences.detail(),
-                          [topic, paths = differences.paths()](Admin& a) {
-                            return a.UpdateTopic(topic, paths).status();
-                          }});
-  }
+  AddUpdate(
+      "topic " + name,
+      {{"message_retention_duration", found->retention != topic.retention,
+        Show("retention", topic.retention)},
+       {"schema_settings", found->schema.schema != topic.schema.schema,
+        "schema " + Short(topic.schema.schema)},
+       {"schema_settings",
+        !topic.schema.schema.empty() && found->schema.encoding != topic.schema.encoding,
+        "another schema encoding"}},
+      [topic](Admin& a, const auto& paths) { return a.UpdateTopic(topic, paths).status(); }, plan);
   return absl::OkStatus();
 }
 
@@ -94,14 +90,14 @@ std::string Describe(const Subscription& s) {
 absl::Status PlanSubscription(const Wanted& wanted, Subscription want, Admin& admin, Plan& plan) {
   const std::string name = want.name;
   const std::string topic = want.topic;
-  want.name = Full(wanted, "subscriptions", name);
-  want.topic = Full(wanted, "topics", topic);
+  want.name = pubsub::SubscriptionName(wanted.project, name);
+  want.topic = pubsub::TopicName(wanted.project, topic);
   if (!want.dead_letter_topic.empty()) {
     if (want.dead_letter_topic != name + ".dlq") {
       plan.warnings.push_back(
           fmt::format("the dead-letter topic of {} is not named {}.dlq", name, name));
     }
-    want.dead_letter_topic = Full(wanted, "topics", want.dead_letter_topic);
+    want.dead_letter_topic = pubsub::TopicName(wanted.project, want.dead_letter_topic);
   }
   if (!name.starts_with(topic + ".")) {
     plan.warnings.push_back(fmt::format("subscription {} is not named {}.<service>", name, topic));
@@ -120,28 +116,24 @@ absl::Status PlanSubscription(const Wanted& wanted, Subscription want, Admin& ad
         "it (its backlog goes too) or give the new one another name",
         name, Short(found->topic), Show("ordering", found->ordering), found->filter);
   }
-  Differences differences;
-  differences.Check("ack_deadline_seconds", found->ack_deadline, want.ack_deadline,
-                    Show("ack deadline", want.ack_deadline));
-  differences.Check("message_retention_duration", found->retention, want.retention,
-                    Show("retention", want.retention));
-  differences.Check("retain_acked_messages", found->retain_acked, want.retain_acked,
-                    Show("retain acked", want.retain_acked));
-  differences.Check("enable_exactly_once_delivery", found->exactly_once, want.exactly_once,
-                    Show("exactly once", want.exactly_once));
-  differences.Check("dead_letter_policy", found->dead_letter_topic, want.dead_letter_topic,
-                    "dead letters to " + Short(want.dead_letter_topic));
-  if (!want.dead_letter_topic.empty() && want.max_delivery_attempts > 0) {
-    differences.Check("dead_letter_policy", found->max_delivery_attempts,
-                      want.max_delivery_attempts,
-                      fmt::format("{} delivery attempts", want.max_delivery_attempts));
-  }
-  if (!differences.paths().empty()) {
-    plan.steps.push_back({"update", "subscription " + name, differences.detail(),
-                          [want, paths = differences.paths()](Admin& a) {
-                            return a.UpdateSubscription(want, paths).status();
-                          }});
-  }
+  AddUpdate(
+      "subscription " + name,
+      {{"ack_deadline_seconds", found->ack_deadline != want.ack_deadline,
+        Show("ack deadline", want.ack_deadline)},
+       {"message_retention_duration", found->retention != want.retention,
+        Show("retention", want.retention)},
+       {"retain_acked_messages", found->retain_acked != want.retain_acked,
+        Show("retain acked", want.retain_acked)},
+       {"enable_exactly_once_delivery", found->exactly_once != want.exactly_once,
+        Show("exactly once", want.exactly_once)},
+       {"dead_letter_policy", found->dead_letter_topic != want.dead_letter_topic,
+        "dead letters to " + Short(want.dead_letter_topic)},
+       {"dead_letter_policy",
+        !want.dead_letter_topic.empty() && want.max_delivery_attempts > 0 &&
+            found->max_delivery_attempts != want.max_delivery_attempts,
+        fmt::format("{} delivery attempts", want.max_delivery_attempts)}},
+      [want](Admin& a, const auto& paths) { return a.UpdateSubscription(want, paths).status(); },
+      plan);
   return absl::OkStatus();
 }
 
@@ -157,7 +149,7 @@ absl::Status PlanSchema(const Wanted& wanted, const Wanted::SchemaFile& file, Ad
                         Plan& plan) {
   const auto text = ReadWholeFile(file.file);
   if (!text.ok()) return NotFound("schema file {}", MessageOf(text.status()));
-  const pubsub::Schema schema{Full(wanted, "schemas", file.name), *text};
+  const pubsub::Schema schema{pubsub::SchemaName(wanted.project, file.name), *text};
   const auto found = admin.GetSchema(schema.name);
   if (absl::IsNotFound(found.status())) {
     plan.steps.push_back({"create", "schema " + file.name, "from " + file.file,
@@ -227,7 +219,7 @@ absl::StatusOr<Plan> MakePlan(const Wanted& wanted, Admin& admin) {
   for (const std::string& name : DeadLetterTopics(wanted)) {
     const bool listed = std::any_of(wanted.topics.begin(), wanted.topics.end(),
                                     [&](const Topic& topic) { return topic.name == name; });
-    if (listed || admin.GetTopic(Full(wanted, "topics", name)).ok()) continue;
+    if (listed || admin.GetTopic(pubsub::TopicName(wanted.project, name)).ok()) continue;
     RETURN_IF_ERROR(PlanTopic(wanted, {.name = name}, admin, plan));
   }
   for (const Subscription& subscription : wanted.subscriptions) {
@@ -238,33 +230,28 @@ absl::StatusOr<Plan> MakePlan(const Wanted& wanted, Admin& admin) {
 
 std::vector<std::string> IamCommands(const Wanted& wanted) {
   std::vector<std::string> commands;
+  const auto allow = [&](const char* kind, const std::string& name, std::string_view account,
+                         const char* role) {
+    commands.push_back(
+        fmt::format("gcloud pubsub {} add-iam-policy-binding {} --project={} "
+                    "--member=serviceAccount:{} --role=roles/pubsub.{}",
+                    kind, name, wanted.project, account, role));
+  };
   const std::set<std::string> dead_letters = DeadLetterTopics(wanted);
   for (const Topic& topic : wanted.topics) {
     if (dead_letters.contains(topic.name)) continue;  // nobody of ours publishes there
-    commands.push_back(
-        fmt::format("gcloud pubsub topics add-iam-policy-binding {} --project={} "
-                    "--member=serviceAccount:PUBLISHER --role=roles/pubsub.publisher",
-                    topic.name, wanted.project));
+    allow("topics", topic.name, "PUBLISHER", "publisher");
   }
   for (const Subscription& subscription : wanted.subscriptions) {
-    commands.push_back(
-        fmt::format("gcloud pubsub subscriptions add-iam-policy-binding {} --project={} "
-                    "--member=serviceAccount:RUNNER --role=roles/pubsub.subscriber",
-                    subscription.name, wanted.project));
+    allow("subscriptions", subscription.name, "RUNNER", "subscriber");
   }
   // Pub/Sub itself moves dead letters, as its own service agent.
   constexpr std::string_view kAgent =
-      "serviceAccount:service-PROJECT_NUMBER@gcp-sa-pubsub.iam.gserviceaccount.com";
+      "service-PROJECT_NUMBER@gcp-sa-pubsub.iam.gserviceaccount.com";
   for (const Subscription& subscription : wanted.subscriptions) {
     if (subscription.dead_letter_topic.empty()) continue;
-    commands.push_back(
-        fmt::format("gcloud pubsub topics add-iam-policy-binding {} --project={} --member={} "
-                    "--role=roles/pubsub.publisher",
-                    subscription.dead_letter_topic, wanted.project, kAgent));
-    commands.push_back(
-        fmt::format("gcloud pubsub subscriptions add-iam-policy-binding {} --project={} "
-                    "--member={} --role=roles/pubsub.subscriber",
-                    subscription.name, wanted.project, kAgent));
+    allow("topics", subscription.dead_letter_topic, kAgent, "publisher");
+    allow("subscriptions", subscription.name, kAgent, "subscriber");
   }
   return commands;
 }

@@ -4,7 +4,6 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "platform/status.h"
-#include "postgres/connection.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
 #include "publisher/outbox/outboxes.h"
@@ -15,8 +14,7 @@ namespace {
 struct Options {
   std::string job;   // writer | publisher | runner | operator | reader
   std::string role;  // the role in Postgres
-  std::string outbox;
-  std::string schema;
+  std::string outbox, schema;
   std::vector<std::string> tables;
   bool create = false;
 };
@@ -37,13 +35,11 @@ absl::Status CheckRole(const std::string& role) {
 absl::StatusOr<Target> OutboxTarget(const Context& context, const Options& options,
                                     const std::string& function) {
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.outbox));
-  Target target;
-  ASSIGN_OR_RETURN(target.connection, context.Connect());
-  target.what = "outbox " + table.ToString();
-  target.change = [connection = target.connection.get(), table, function, role = options.role] {
-    return publisher::ChangeRights(*connection, table, function, role);
+  ASSIGN_OR_RETURN(auto connection, context.Connect());
+  auto change = [&session = *connection, table, function, role = options.role] {
+    return publisher::ChangeRights(session, table, function, role);
   };
-  return target;
+  return Target{std::move(connection), "outbox " + table.ToString(), std::move(change)};
 }
 
 absl::StatusOr<Target> StateTarget(const Context& context, const Options& options,
@@ -58,19 +54,17 @@ absl::StatusOr<Target> StateTarget(const Context& context, const Options& option
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
     names.Add(std::string_view(name.Quoted()));
   }
-  Target target;
-  target.connection = std::move(runner.connection);
   const bool reader = function == "grant_reader";
-  target.what = "state " + runner.options.state_schema;
-  if (!reader && !tables.empty()) target.what += fmt::format(" and {}", fmt::join(tables, ", "));
+  std::string what = "state " + runner.options.state_schema;
+  if (!reader && !tables.empty()) what += fmt::format(" and {}", fmt::join(tables, ", "));
   const std::string sql = runner.schema().Sql(fmt::format(
       "SELECT {{state}}.{}($1::regrole{})", function, reader ? "" : ", $2::text[]::regclass[]"));
   postgres::Params params(postgres::QuoteIdentifier(options.role));
   if (!reader) params.Add(names);
-  target.change = [connection = target.connection.get(), sql, params] {
-    return connection->Execute(sql, params).status();
+  auto change = [&session = *runner.connection, sql, params] {
+    return session.Execute(sql, params).status();
   };
-  return target;
+  return Target{std::move(runner.connection), std::move(what), std::move(change)};
 }
 
 absl::StatusOr<Target> Find(const Context& context, const Options& options,
@@ -97,7 +91,7 @@ absl::Status Create(postgres::Connection& connection, const std::string& role) {
 }
 
 absl::Status Apply(const Target& target, const Options& options) {
-  absl::Status done = target.change();
+  const absl::Status done = target.change();
   const std::string state = postgres::SqlState(done);
   if (state == "42704") {
     return NotFound("there is no role {0}: make it with CREATE ROLE {0} LOGIN, or add --create",
@@ -124,24 +118,20 @@ absl::Status Grant(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Target target, Find(context, options, "grant_" + options.job));
   if (options.create) RETURN_IF_ERROR(Create(*target.connection, options.role));
   RETURN_IF_ERROR(Apply(target, options));
-  context.Answer({{"role", options.role}, {"may", options.job}, {"on", target.what}}, [&] {
+  return context.Answer({{"role", options.role}, {"may", options.job}, {"on", target.what}}, [&] {
     fmt::print("{} has the rights of a {} on {}\n", options.role, options.job, target.what);
   });
-  return absl::OkStatus();
 }
 
 absl::Status Revoke(const Context& context, const Options& options) {
   RETURN_IF_ERROR(CheckRole(options.role));
   ASSIGN_OR_RETURN(const Target target, Find(context, options, "revoke_rights"));
-  if (!context.Confirm(
-          fmt::format("This takes all rights on {} from {}.", target.what, options.role))) {
-    return absl::CancelledError("nothing was changed");
-  }
+  RETURN_IF_ERROR(context.Confirm(
+      fmt::format("This takes all rights on {} from {}.", target.what, options.role)));
   RETURN_IF_ERROR(Apply(target, options));
-  context.Answer({{"role", options.role}, {"revoked", target.what}}, [&] {
+  return context.Answer({{"role", options.role}, {"revoked", target.what}}, [&] {
     fmt::print("{} has no rights on {} any longer\n", options.role, target.what);
   });
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -149,25 +139,27 @@ absl::Status Revoke(const Context& context, const Options& options) {
 void AddRoles(const Command& program) {
   const Command roles = program.AddGroup(
       "roles", "the least rights for each part, given to roles of yours: docs/security.md");
-  const auto options = std::make_shared<Options>();  // outlives this function with the callbacks
-  const auto on = [&](const Command& command) {
-    return command.Required("role", options->role, "the role in Postgres")
-        .Option("--outbox", options->outbox, "an outbox, as schema.name")
-        .Option("--schema", options->schema, "the schema of a service's state")
-        .Option("--table", options->tables,
-                "a table of the read model, as schema.name; as often as needed. With "
-                "--config the groups' tables are taken from it");
-  };
-  on(roles
-         .Add("grant",
-              "give a role what its job needs and no more: on an outbox writer, publisher, "
-              "operator or reader; on a service's state runner, operator or reader",
-              [options](const Context& c) { return Grant(c, *options); })
-         .OneOf("job", options->job, "writer, publisher, runner, operator or reader",
-                {"writer", "publisher", "runner", "operator", "reader"}, Command::Need::kRequired))
-      .Flag("--create", options->create, "make the role if it is not there (no password)");
-  on(roles.Add("revoke", "take a role's rights back",
-               [options](const Context& c) { return Revoke(c, *options); }));
+  const auto o = std::make_shared<Options>();
+  const std::vector<Option> on = {
+      {"role", &o->role, "the role in Postgres", Option::kRequired},
+      {"--outbox", &o->outbox, "an outbox, as schema.name"},
+      {"--schema", &o->schema, "the schema of a service's state"},
+      {"--table", &o->tables,
+       "a table of the read model, as schema.name; as often as needed. With "
+       "--config the groups' tables are taken from it"}};
+  roles
+      .Add("grant",
+           "give a role what its job needs and no more: on an outbox writer, publisher, "
+           "operator or reader; on a service's state runner, operator or reader",
+           o, Grant)
+      .With({{"job",
+              &o->job,
+              "writer, publisher, runner, operator or reader",
+              Option::kRequired,
+              {"writer", "publisher", "runner", "operator", "reader"}}})
+      .With(on)
+      .With({{"--create", &o->create, "make the role if it is not there (no password)"}});
+  roles.Add("revoke", "take a role's rights back", o, Revoke).With(on);
 }
 
 }  // namespace lockstep::ctl

@@ -58,20 +58,10 @@ absl::StatusOr<RebuildRow> Rebuild::Need() {
 }
 
 absl::Status Rebuild::Resume(bool despite_differences, const std::stop_token& stop) {
-  ASSIGN_OR_RETURN(RebuildRow row, Need());
-  if (row.state == RebuildState::kPreparing) {
-    RETURN_IF_ERROR(Prepare(row));
-    row.state = RebuildState::kFilling;
-  }
-  switch (row.state) {
-    case RebuildState::kDiscarding:
-      return Discard(row);
-    case RebuildState::kSwapped:
-      return absl::OkStatus();
-    case RebuildState::kPreparing:
-    case RebuildState::kFilling:
-      break;
-  }
+  ASSIGN_OR_RETURN(const RebuildRow row, Need());
+  if (row.state == RebuildState::kDiscarding) return Discard(row);
+  if (row.state == RebuildState::kSwapped) return absl::OkStatus();
+  if (row.state == RebuildState::kPreparing) RETURN_IF_ERROR(Prepare(row));
   return Fill(row, despite_differences, stop);
 }
 
@@ -116,7 +106,7 @@ absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
     RETURN_IF_ERROR(filler.Halted());
     ASSIGN_OR_RETURN(const int64_t total, filler.Total());
     const int64_t done = filler.done();
-    listener_.progress({.done = done, .total = total});
+    listener_.progress(done, total);
     const bool nothing_comes = filler.NothingComes();
     const SteadyTime now = Clock::System().Steady();
     const bool maybe = nothing_comes || (total > 0 && done >= total) || filler.NearlyThere();

@@ -1,16 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "operations/table_compare.h"
-#include "projections/model/projector.h"
 #include "pubsub/transport.h"
 #include "runner/options/group_options.h"
 #include "state/events/inbox.h"
@@ -25,18 +22,9 @@ using RebuildStep = std::function<absl::Status(std::string_view step)>;
 
 struct SwapResult {
   bool swapped = false;
-  int64_t missing = 0;  // events of the live inbox that the shadow still lacks: later, then
-  int64_t ahead = 0;    // events that the shadow has and the live slot has not
-  std::vector<TableComparison> tables;
+  int64_t ahead = 0;                    // events that the shadow has and the live slot has not
+  std::vector<TableComparison> tables;  // none = one slot lacks events of the other: later, then
   bool differs() const;
-};
-
-struct RebuildRequest {
-  state::SeekTarget from{.kind = state::SeekTarget::Kind::kEarliest};
-  Millis keep_old{24LL * 3600 * 1000};
-  bool accept_missing = false;
-  std::string operator_name;
-  std::string reason;
 };
 
 // What a rebuild would do, for the person who decides.
@@ -44,11 +32,6 @@ struct RebuildPlan {
   state::RebuildRow row;
   int64_t events = 0;                // about so many will be applied; 0 = not known
   std::optional<WallTime> earliest;  // how far back the topic reaches
-};
-
-struct RebuildProgress {
-  int64_t done = 0;
-  int64_t total = 0;  // about; 0 = not known
 };
 
 class ShadowFiller;
@@ -66,25 +49,22 @@ class Rebuild {
     std::string instance;  // of the group that fills
     pubsub::Transport& transport;
     runner::GroupOptions options;  // the live group's, with its subscription's full name
-    // The group's projections over tables with this suffix.
-    std::function<absl::StatusOr<std::unique_ptr<projections::Projector>>(const std::string&)>
-        projector;
-    // Per table, the columns that get the time of the write: two builds differ in them.
-    std::map<std::string, std::set<std::string>> write_times = {};
+    std::string file;              // declares its projections
     Millis poll{250};
     Millis quiet{3'000};  // without a delivery so long, nothing more comes
     RebuildStep at = {};  // for tests
   };
   struct Listener {
-    std::function<void(const RebuildProgress&)> progress;
-    std::function<void(const std::string&)> note;  // what happens, in a sentence
+    std::function<void(int64_t done, int64_t total)> progress;  // total: about; 0 = not known
+    std::function<void(const std::string&)> note;               // what happens, in a sentence
   };
 
   // REQUIRES: `connection` is the caller's own, for this object alone.
   Rebuild(Parts parts, postgres::Connection& connection, Listener listener);
 
-  // Looks, and changes nothing. Refusals say what is possible instead.
-  absl::StatusOr<RebuildPlan> Plan(const RebuildRequest& request);
+  // Looks, and changes nothing. Refusals say what is possible instead. `wanted` says from where,
+  // how long the old slot is kept, who asks and why; the plan has the rest.
+  absl::StatusOr<RebuildPlan> Plan(state::RebuildRow wanted);
   absl::Status Begin(const RebuildPlan& plan);
 
   // Goes on from wherever it stands until the slots are swapped, or a discard is done. CANCELLED
@@ -115,6 +95,9 @@ class Rebuild {
   absl::Status Change(std::vector<std::string> tables,
                       const std::function<absl::Status(postgres::Transaction&)>& change);
 
+  // rebuild_plan.cc
+  absl::Status PlanSeek(const pubsub::Subscription& live, RebuildPlan& plan);
+
   absl::Status Prepare(const state::RebuildRow& row);
   absl::Status MakeShadow(postgres::Transaction& transaction, const state::RebuildRow& row);
   absl::Status Fill(const state::RebuildRow& row, bool despite_differences,
@@ -125,21 +108,19 @@ class Rebuild {
   // rebuild_swap.cc: the two moments at which the slots change places.
   absl::StatusOr<bool> TrySwap(const state::RebuildRow& row, bool despite_differences,
                                ShadowFiller& filler);
-  absl::Status Swap(postgres::Transaction& transaction, WallTime since, bool despite_differences,
-                    ShadowFiller& filler);
+  absl::StatusOr<SwapResult> Swap(postgres::Transaction& transaction, WallTime since,
+                                  bool despite_differences, ShadowFiller& filler);
   absl::Status SwapBack(postgres::Transaction& transaction, const std::string& operator_name,
                         const std::string& reason);
   absl::StatusOr<state::RebuildRow> LockIn(postgres::Transaction& transaction,
                                            state::RebuildState state);
-  absl::StatusOr<int64_t> CountAhead(postgres::Transaction& transaction, WallTime since);
-  absl::Status AwaitLive(WallTime since);
-  absl::StatusOr<int64_t> AwaitShadow(postgres::Transaction& transaction, WallTime since);
-  absl::StatusOr<std::vector<TableComparison>> Compare(postgres::Transaction& transaction,
-                                                       const state::RebuildRow& row);
+  // Events that the active slot of one group has since then and that of the other lacks.
+  absl::StatusOr<int64_t> CountMissing(postgres::Transaction& transaction, const ConsumerGroup& in,
+                                       const ConsumerGroup& not_in, WallTime since) const;
   absl::Status HandOver(postgres::Transaction& transaction, const state::RebuildRow& row);
 
   // rebuild_end.cc
-  absl::Status Decide(const state::RebuildRow& row, int discard_slot);
+  absl::Status Decide(state::RebuildRow& row, int discard_slot);
   absl::Status Discard(const state::RebuildRow& row);
   absl::Status DropSlot(postgres::Transaction& transaction, const state::RebuildRow& row);
   absl::Status ForgetSubscription(const std::string& subscription);

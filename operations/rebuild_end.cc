@@ -47,7 +47,7 @@ absl::Status Rebuild::Rollback(const std::string& operator_name, const std::stri
       return SwapBack(transaction, operator_name, reason);
     }));
     RETURN_IF_ERROR(Reached("rolled_back"));
-    ASSIGN_OR_RETURN(row, Need());
+    row.discard_slot = row.new_slot;
   }
   return Discard(row);
 }
@@ -69,10 +69,7 @@ absl::Status Rebuild::MayFinish(bool now) {
 absl::Status Rebuild::Finish(bool now) {
   RETURN_IF_ERROR(MayFinish(now));
   ASSIGN_OR_RETURN(RebuildRow row, Need());
-  if (row.state == RebuildState::kSwapped) {
-    RETURN_IF_ERROR(Decide(row, row.old_slot));
-    ASSIGN_OR_RETURN(row, Need());
-  }
+  if (row.state == RebuildState::kSwapped) RETURN_IF_ERROR(Decide(row, row.old_slot));
   return Discard(row);
 }
 
@@ -88,18 +85,16 @@ absl::Status Rebuild::MayAbort() {
 absl::Status Rebuild::Abort() {
   RETURN_IF_ERROR(MayAbort());
   ASSIGN_OR_RETURN(RebuildRow row, Need());
-  if (row.state != RebuildState::kDiscarding) {
-    RETURN_IF_ERROR(Decide(row, row.new_slot));
-    ASSIGN_OR_RETURN(row, Need());
-  }
+  if (row.state != RebuildState::kDiscarding) RETURN_IF_ERROR(Decide(row, row.new_slot));
   return Discard(row);
 }
 
-absl::Status Rebuild::Decide(const RebuildRow& row, int discard_slot) {
+absl::Status Rebuild::Decide(RebuildRow& row, int discard_slot) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(LockIn(transaction, row.state).status());
   RETURN_IF_ERROR(rebuilds_.SetDiscarding(transaction, discard_slot));
   RETURN_IF_ERROR(transaction.Commit());
+  row.discard_slot = discard_slot;
   return Reached("decided");
 }
 

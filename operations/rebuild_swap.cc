@@ -29,16 +29,26 @@ constexpr Millis kLook{20};
 constexpr Millis kLevel{5'000};
 constexpr int kLevelTries = 5;
 
+// Until one slot has caught up with the other, or kLevel has passed: how many events it lacks then.
+absl::StatusOr<int64_t> AwaitLevel(const std::function<absl::StatusOr<int64_t>()>& count_missing) {
+  const SteadyTime give_up = Clock::System().Steady() + kLevel;
+  while (true) {
+    ASSIGN_OR_RETURN(const int64_t missing, count_missing());
+    if (missing == 0 || Clock::System().Steady() >= give_up) return missing;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
 }  // namespace
 
 bool SwapResult::differs() const {
   return std::any_of(tables.begin(), tables.end(), [](const auto& t) { return !t.equal(); });
 }
 
-// Events that the shadow has and the live slot has not.
-absl::StatusOr<int64_t> Rebuild::CountAhead(postgres::Transaction& transaction, WallTime since) {
-  ASSIGN_OR_RETURN(const auto missing,
-                   inbox_.CountMissing(transaction, shadow_group_, group_, since, since));
+absl::StatusOr<int64_t> Rebuild::CountMissing(postgres::Transaction& transaction,
+                                              const ConsumerGroup& in, const ConsumerGroup& not_in,
+                                              WallTime since) const {
+  ASSIGN_OR_RETURN(const auto missing, inbox_.CountMissing(transaction, in, not_in, since, since));
   return missing.all;
 }
 
@@ -49,9 +59,14 @@ absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differ
   const WallTime since = std::max(checked_until_, row.seek.time.value_or(row.began_at));
   ASSIGN_OR_RETURN(const auto live, live_.Load(connection_));
   filler.FollowOnly(live.generation);
-  RETURN_IF_ERROR(AwaitLive(since));
+  const auto count_ahead = [&]() -> absl::StatusOr<int64_t> {
+    ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+    return CountMissing(transaction, shadow_group_, group_, since);
+  };
+  RETURN_IF_ERROR(AwaitLevel(count_ahead).status());
   ++tries_;
   bool waits = false;
+  SwapResult found;
   const absl::Status tried = offsets::WithLockRetry(
       connection_, schema_, group_,
       {.tables = row.tables,
@@ -64,10 +79,14 @@ absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differ
                                             ? "somebody who has just gone"
                                             : fmt::format("{}", fmt::join(holders, "; "))));
            }},
-      [&](auto& transaction) { return Swap(transaction, since, despite_differences, filler); });
+      [&](auto& transaction) -> absl::Status {
+        ASSIGN_OR_RETURN(found, Swap(transaction, since, despite_differences, filler));
+        return absl::OkStatus();
+      });
   filler.Stop();  // and with a new start it takes everything again
   if (waits) return false;
   RETURN_IF_ERROR(tried);
+  last_swap_ = std::move(found);  // committed, so it is true
   if (last_swap_->swapped) return true;
   if (last_swap_->tables.empty()) return false;
   return FailedPrecondition(
@@ -77,41 +96,15 @@ absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differ
       group_.value());
 }
 
-absl::Status Rebuild::AwaitLive(WallTime since) {
-  const SteadyTime give_up = Clock::System().Steady() + kLevel;
-  while (Clock::System().Steady() < give_up) {
-    ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-    ASSIGN_OR_RETURN(const int64_t ahead, CountAhead(transaction, since));
-    if (ahead == 0) break;
-    std::this_thread::sleep_for(kLook);
-  }
-  return absl::OkStatus();
-}
-
-// The live slot stands still meanwhile: nothing is added to what the shadow must reach.
-absl::StatusOr<int64_t> Rebuild::AwaitShadow(postgres::Transaction& transaction, WallTime since) {
-  const SteadyTime give_up = Clock::System().Steady() + kLevel;
-  while (true) {
-    ASSIGN_OR_RETURN(const auto missing,
-                     inbox_.CountMissing(transaction, group_, shadow_group_, since, since));
-    if (missing.all == 0 || Clock::System().Steady() >= give_up) return missing.all;
-    std::this_thread::sleep_for(kLook);
-  }
-}
-
 absl::StatusOr<RebuildRow> Rebuild::LockIn(postgres::Transaction& transaction, RebuildState state) {
   ASSIGN_OR_RETURN(auto row, rebuilds_.Lock(transaction));
   if (row && row->state == state) return *std::move(row);
   return FailedPrecondition("the rebuild has gone on without this command");
 }
 
-absl::Status Rebuild::Swap(postgres::Transaction& transaction, WallTime since,
-                           bool despite_differences, ShadowFiller& filler) {
+absl::StatusOr<SwapResult> Rebuild::Swap(postgres::Transaction& transaction, WallTime since,
+                                         bool despite_differences, ShadowFiller& filler) {
   SwapResult result;
-  const auto found = [&] {
-    last_swap_ = std::move(result);
-    return absl::OkStatus();
-  };
   RETURN_IF_ERROR(live_.LockExclusively(transaction));
   ASSIGN_OR_RETURN(const RebuildRow row, LockIn(transaction, RebuildState::kFilling));
   ASSIGN_OR_RETURN(const state::GroupEpoch now, live_.Load(transaction));
@@ -119,13 +112,16 @@ absl::Status Rebuild::Swap(postgres::Transaction& transaction, WallTime since,
     return FailedPrecondition(
         "a reset of the group is under way; resume the rebuild once its Seek is done");
   }
-  ASSIGN_OR_RETURN(result.missing, AwaitShadow(transaction, since));
-  if (result.missing > 0) return found();
+  // The live slot stands still meanwhile: nothing is added to what the shadow must reach.
+  ASSIGN_OR_RETURN(const int64_t missing, AwaitLevel([&] {
+                     return CountMissing(transaction, group_, shadow_group_, since);
+                   }));
+  if (missing > 0) return result;
   RETURN_IF_ERROR(Reached("swap.locked"));
   filler.Stop();
   RETURN_IF_ERROR(shadow_.LockExclusively(transaction));
-  ASSIGN_OR_RETURN(result.ahead, CountAhead(transaction, since));
-  if (result.ahead > 0 && tries_ < kLevelTries) return found();
+  ASSIGN_OR_RETURN(result.ahead, CountMissing(transaction, shadow_group_, group_, since));
+  if (result.ahead > 0 && tries_ < kLevelTries) return result;
   const ShadowTables tables(row.tables);
   ASSIGN_OR_RETURN(const auto changes, tables.Changes(transaction, row.shadow_suffix()));
   if (!changes.empty()) {
@@ -133,29 +129,20 @@ absl::Status Rebuild::Swap(postgres::Transaction& transaction, WallTime since,
         "the tables have changed since the rebuild began; abort it and begin again:\n  {}",
         fmt::join(changes, "\n  "));
   }
-  ASSIGN_OR_RETURN(result.tables, Compare(transaction, row));
+  for (const std::string& table : row.tables) {
+    const std::string shadow = table + row.shadow_suffix();
+    ASSIGN_OR_RETURN(auto comparison,
+                     CompareTables(transaction, table, shadow, filler.write_times(shadow)));
+    result.tables.push_back(std::move(comparison));
+  }
   RETURN_IF_ERROR(Reached("swap.verified"));
-  if (result.differs() && !despite_differences) return found();
+  if (result.differs() && !despite_differences) return result;
   RETURN_IF_ERROR(tables.Swap(transaction, RebuildRow::Suffix(row.old_slot), row.shadow_suffix()));
   RETURN_IF_ERROR(Reached("swap.renamed"));
   RETURN_IF_ERROR(HandOver(transaction, row));
   RETURN_IF_ERROR(Reached("swap.flipped"));
   result.swapped = true;
-  return found();
-}
-
-absl::StatusOr<std::vector<TableComparison>> Rebuild::Compare(postgres::Transaction& transaction,
-                                                              const RebuildRow& row) {
-  std::vector<TableComparison> compared;
-  for (const std::string& table : row.tables) {
-    const auto ignored = parts_.write_times.find(table);
-    ASSIGN_OR_RETURN(auto comparison,
-                     CompareTables(transaction, table, table + row.shadow_suffix(),
-                                   ignored == parts_.write_times.end() ? std::set<std::string>()
-                                                                       : ignored->second));
-    compared.push_back(std::move(comparison));
-  }
-  return compared;
+  return result;
 }
 
 absl::Status Rebuild::HandOver(postgres::Transaction& transaction, const RebuildRow& row) {

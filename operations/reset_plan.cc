@@ -28,19 +28,19 @@ std::optional<Millis> Window(const pubsub::Subscription& subscription) {
 
 // On a subscription of its own, for a Seek can't be tried without being done.
 absl::Status TrySeek(const pubsub::Subscription& like, pubsub::Admin& admin, WallTime now) {
-  pubsub::Subscription probe;
-  probe.name = fmt::format("{}.probe-{:08x}", like.name, std::random_device()());
-  probe.topic = like.topic;
-  probe.ordering = like.ordering;
-  probe.retain_acked = like.retain_acked;
+  const pubsub::Subscription probe{
+      .name = fmt::format("{}.probe-{:08x}", like.name, std::random_device()()),
+      .topic = like.topic,
+      .ordering = like.ordering,
+      .retain_acked = like.retain_acked};
   RETURN_IF_ERROR(admin.CreateSubscription(probe).status());
-  const absl::Status sought = admin.SeekToTime(probe.name, now);
+  const absl::Status seek_done = admin.SeekToTime(probe.name, now);
   admin.DeleteSubscription(probe.name).IgnoreError();
-  if (!absl::IsUnimplemented(sought)) return sought;
-  return absl::UnimplementedError(
-      fmt::format("this emulator can't seek to a time on {} subscriptions, so nothing was changed; "
-                  "--to-snapshot may work, and lockstep-emulator can do both",
-                  like.ordering ? "ordered" : "unordered"));
+  if (!absl::IsUnimplemented(seek_done)) return seek_done;
+  return MakeStatus(absl::StatusCode::kUnimplemented,
+                    "this emulator can't seek to a time on {} subscriptions, so nothing was "
+                    "changed; --to-snapshot may work, and lockstep-emulator can do both",
+                    like.ordering ? "ordered" : "unordered");
 }
 
 // Refuses what this subscription can't bring again.
@@ -67,11 +67,12 @@ absl::Status CheckEmptying(const ResetWish& wish, const ResetPlan& plan) {
         "--empty would delete the rest for good; add --accept-missing if that "
         "is wanted");
   }
-  if (!plan.first || plan.first >= plan.seek.time) return absl::OkStatus();
+  const std::optional<WallTime>& first = plan.before.first_publish_time;
+  if (!first || first >= plan.seek.time) return absl::OkStatus();
   return FailedPrecondition(
       "--empty would delete what can't be replayed: the read model goes back to {}, the replay to "
       "{}; add --accept-missing if that is wanted",
-      FormatTimestamp(*plan.first), plan.seek.ToString());
+      FormatTimestamp(*first), plan.seek.ToString());
 }
 
 }  // namespace
@@ -81,9 +82,7 @@ absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const stat
                                     const std::vector<std::string>& tables, pubsub::Admin& admin,
                                     const ResetWish& wish, WallTime now) {
   ResetPlan plan;
-  const state::Epochs epochs(schema, group);
-  ASSIGN_OR_RETURN(plan.before, epochs.Load(connection));
-  plan.first = plan.before.first_publish_time;
+  ASSIGN_OR_RETURN(plan.before, state::Epochs(schema, group).Load(connection));
   {
     ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
     ASSIGN_OR_RETURN(plan.offset, state::Offsets(schema).Load(transaction, group));

@@ -25,7 +25,6 @@ struct ResetPlan {
   std::optional<state::GroupOffset> offset;
   state::SeekTarget seek;
   std::optional<WallTime> earliest;  // what can be replayed; none = it could not be found out
-  std::optional<WallTime> first;     // the oldest event in the read model
   int64_t redelivered = -1;          // about; -1 = unknown
   std::vector<std::pair<std::string, int64_t>> emptied;  // table, rows
 };

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "projections/declare/group_file.h"
+#include "projections/write/group_projector.h"
 
 namespace lockstep::operations {
 namespace {
@@ -22,7 +24,16 @@ ShadowFiller::ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow&
 
 absl::Status ShadowFiller::Start() {
   if (group_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(auto projector, parts_.projector(row_.shadow_suffix()));
+  projections::GroupDeclaration declaration;
+  ASSIGN_OR_RETURN(
+      projections::GroupPlan plan,
+      projections::LoadPlan(
+          parts_.file,
+          {.table_suffix = row_.shadow_suffix(), .state_schema = parts_.state_schema, .code = {}},
+          &declaration));
+  for (const projections::Table& table : plan.tables) {
+    write_times_[table.name.ToString()].insert(table.updated_at);
+  }
   runner::GroupOptions options = parts_.options;
   options.name = name_.value();
   options.subscription = row_.new_subscription;
@@ -38,7 +49,9 @@ absl::Status ShadowFiller::Start() {
       .existing_only = true,
       .admission = [this](auto& session, auto items) { return Admit(session, items); }});
   follow_ = 0;
-  group_ = std::make_unique<runner::Group>(std::move(options), std::move(projector), *environment_);
+  group_ = std::make_unique<runner::Group>(
+      std::move(options), std::make_unique<projections::GroupProjector>(std::move(plan)),
+      *environment_);
   return group_->Start();
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "operations/rebuild.h"
@@ -32,6 +35,8 @@ class ShadowFiller {
   bool NothingComes();              // no event for so long; heartbeats go on
   bool NearlyThere() const;         // worth a look whether it is all there
   absl::Status Halted() const;
+  // The columns of a shadow table that get the time of the write: two builds differ in them.
+  const std::set<std::string>& write_times(const std::string& table) { return write_times_[table]; }
 
  private:
   std::vector<bool> Admit(postgres::Connection& connection,
@@ -43,6 +48,7 @@ class ShadowFiller {
   const state::Inbox inbox_;
   const ConsumerGroup live_;
   const ConsumerGroup name_;  // of the shadow's group
+  std::map<std::string, std::set<std::string>> write_times_;
   std::unique_ptr<MetricsRegistry> metrics_;
   std::unique_ptr<runner::GroupEnvironment> environment_;
   std::unique_ptr<runner::Group> group_;

@@ -39,7 +39,6 @@ class ShadowTables {
 
   absl::Status Drop(postgres::Transaction& transaction, const std::string& suffix) const;
 
-  const std::vector<std::string>& names() const { return tables_; }
   // schema.table of the slot with this suffix.
   std::vector<std::string> names(const std::string& suffix) const;
 

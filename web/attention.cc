@@ -16,25 +16,13 @@ constexpr int kMostKeys = 5;  // parked keys and dead rows that get a note of th
 
 constexpr char kWhereVersionsAre[] =
     " They follow by themselves when it arrives. Where is it? Ask the source's database: "
-    "lockstepctl "
-    "outbox pending, and outbox dead, with --key.";
+    "lockstepctl outbox pending, and outbox dead, with --key.";
 
 // A command, and what somebody would type it for.
 struct Step {
   std::string what;
   std::string command;
 };
-
-json Note(const char* severity, std::string title, std::string detail,
-          const std::vector<Step>& steps) {
-  json commands = json::array();
-  for (const Step& step : steps)
-    commands.push_back({{"what", step.what}, {"command", step.command}});
-  return {{"severity", severity},
-          {"title", std::move(title)},
-          {"detail", std::move(detail)},
-          {"commands", std::move(commands)}};
-}
 
 int64_t IntOf(const json& part, const char* name, int64_t otherwise = 0) {
   const auto found = part.find(name);
@@ -65,73 +53,73 @@ std::string Sentence(std::string text) {
   return text;
 }
 
-// For a shell: keys may hold anything.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
+// In quotes, those within replaced by `inner`.
+std::string Enclosed(const std::string& text, char quote, std::string_view inner) {
+  std::string enclosed(1, quote);
+  for (const char c : text) c == quote ? enclosed += inner : enclosed += c;
+  return enclosed + quote;
 }
 
-// For SQL: an identifier in double quotes, a text in single ones.
-std::string Doubled(const std::string& text, char quote) {
-  std::string doubled(1, quote);
-  for (const char c : text) doubled += c == quote ? std::string(2, c) : std::string(1, c);
-  return doubled + quote;
-}
+// For a shell: keys may hold anything.
+std::string Quoted(const std::string& text) { return Enclosed(text, '\'', "'\\''"); }
 
 class Notes {
  public:
   explicit Notes(const json& document)
       : document_(document),
+        database_(PartOf(document, "database")),
+        reachable_(!database_.is_object() || database_.value("reachable", true)),
+        schema_(TextOf(document, "ctl_schema")),
         ctl_(TextOf(document, "ctl").empty() ? "lockstepctl" : TextOf(document, "ctl")) {}
 
   json Take() {
     Database();
     for (const json& group : PartOf(document_, "groups")) Group(group);
     for (const json& outbox : PartOf(document_, "outboxes")) Outbox(outbox);
-    const auto rank = [](const json& note) {
-      const std::string severity = note["severity"];
-      return severity == "bad" ? 0 : severity == "warning" ? 1 : 2;
-    };
-    std::stable_sort(notes_.begin(), notes_.end(),
-                     [&](const json& a, const json& b) { return rank(a) < rank(b); });
+    std::stable_partition(notes_.begin(), notes_.end(),
+                          [](const json& note) { return note["severity"] == "bad"; });
     return notes_;
   }
 
  private:
-  void Add(json note) { notes_.push_back(std::move(note)); }
+  void Add(const char* severity, std::string title, std::string detail,
+           const std::vector<Step>& steps) {
+    json commands = json::array();
+    for (const Step& step : steps)
+      commands.push_back({{"what", step.what}, {"command", step.command}});
+    notes_.push_back({{"severity", severity},
+                      {"title", std::move(title)},
+                      {"detail", std::move(detail)},
+                      {"commands", std::move(commands)}});
+  }
 
-  // Which group, for a command of lockstepctl; without a file it has to be told the schema too.
+  // For a command of lockstepctl: without a file it has to be told the schema.
+  std::string InSchema() const { return schema_.empty() ? "" : " --schema " + Quoted(schema_); }
   std::string Of(const std::string& group) const {
-    const std::string schema = TextOf(document_, "ctl_schema");
-    return fmt::format(" --group {}{}", Quoted(group),
-                       schema.empty() ? "" : " --schema " + Quoted(schema));
+    return fmt::format(" --group {}{}", Quoted(group), InSchema());
   }
 
   void Database() {
-    const json& database = PartOf(document_, "database");
-    if (!database.is_object() || database.value("reachable", true)) return;
+    if (reachable_) return;
     const bool runner = TextOf(document_, "role") == "runner";
-    Add(Note(
-        "bad", "The database is out of reach",
-        fmt::format("{} {}", Sentence(TextOf(database, "error")),
+    Add("bad", "The database is out of reach",
+        fmt::format("{} {}", Sentence(TextOf(database_, "error")),
                     runner ? "Nothing is applied and nothing is acked meanwhile, so nothing is "
                              "lost; it goes on by itself when the database is back."
                            : "Nothing is claimed meanwhile; rows wait in their outbox and "
                              "leave by themselves when the database is back."),
-        {{"See whether it is back",
-          fmt::format("psql {} -c 'SELECT 1'", Quoted(TextOf(database, "address")))}}));
+        {{"See whether it is back", Psql("SELECT 1")}});
   }
 
   void Group(const json& group) {
     const std::string name = TextOf(group, "name");
     const std::string state = TextOf(group, "state");
     if (state == "halted") {
-      Add(Note("bad", fmt::format("Group {} has halted", name),
-               fmt::format("{} Nothing is lost: what has not been applied comes again.",
-                           Sentence(TextOf(group, "detail"))),
-               {{"Compare what the projection wants with the tables", ProjectionCheck(group)},
-                ListLetters(name, "See what could not be applied")}));
+      Add("bad", fmt::format("Group {} has halted", name),
+          fmt::format("{} Nothing is lost: what has not been applied comes again.",
+                      Sentence(TextOf(group, "detail"))),
+          {{"Compare what the projection wants with the tables", ProjectionCheck(group)},
+           ListLetters(name, "See what could not be applied")});
     }
     Lanes(group, name);
     ParkedKeys(group, name);
@@ -141,20 +129,18 @@ class Notes {
     const int64_t silence = IntOf(group, "heartbeat_age_ms", -1);
     const bool silent = silence > IntOf(group, "heartbeat_limit_ms", 30'000);
     if (silent) {
-      Add(Note(
-          "warning", fmt::format("Group {} hears no heartbeat", name),
+      Add("warning", fmt::format("Group {} hears no heartbeat", name),
           fmt::format("The publisher's last heartbeat came {} ago. This runner has nothing in "
                       "hand: the publisher has stopped, or the topic is out of its reach. Look "
                       "at the publisher's own page, or at what waits in its outbox: "
                       "lockstepctl outbox pending, with the source's database and table.",
                       Age(silence)),
-          {{"See this group as its database knows it", Lag()}}));
+          {ShowLag()});
     } else if (lag > alert) {
-      Add(Note(
-          "warning", fmt::format("Group {} is {} behind", name, Age(lag)),
+      Add("warning", fmt::format("Group {} is {} behind", name, Age(lag)),
           fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
                       Age(alert)),
-          {{"See this group as its database knows it", Lag()}}));
+          {ShowLag()});
     }
   }
 
@@ -162,37 +148,35 @@ class Notes {
     return {std::move(what), fmt::format("{} dead-letters list{}", ctl_, Of(group))};
   }
 
-  std::string Lag() const {
-    const std::string schema = TextOf(document_, "ctl_schema");
-    return fmt::format("{} lag{}", ctl_, schema.empty() ? "" : " --schema " + Quoted(schema));
+  Step ShowLag() const {
+    return {"See this group as its database knows it", fmt::format("{} lag{}", ctl_, InSchema())};
+  }
+
+  std::string Psql(const std::string& sql) const {
+    return fmt::format("psql {} -c {}", Quoted(TextOf(database_, "address")), Quoted(sql));
   }
 
   // Against the live tables: for that it wants a database by name.
   std::string ProjectionCheck(const json& group) const {
-    const json& database = PartOf(document_, "database");
     return fmt::format("lockstepctl --database {} projection check {} --state-schema {}",
-                       Quoted(TextOf(database, "address")), Quoted(TextOf(group, "file")),
-                       Quoted(TextOf(database, "schema")));
+                       Quoted(TextOf(database_, "address")), Quoted(TextOf(group, "file")),
+                       Quoted(TextOf(database_, "schema")));
   }
 
   // Which versions of an aggregate wait: the runner can't know where the missing one is.
   std::string WaitingVersions(const std::string& key) const {
-    const json& database = PartOf(document_, "database");
-    const std::string sql = fmt::format(
+    return Psql(fmt::format(
         "SELECT version, event_type, event_id, parked_at FROM {}.parked WHERE aggregate_key = {} "
         "ORDER BY version",
-        Doubled(TextOf(database, "schema"), '"'), Doubled(key, '\''));
-    return fmt::format("psql {} -c {}", Quoted(TextOf(database, "address")), Quoted(sql));
+        Enclosed(TextOf(database_, "schema"), '"', "\"\""), Enclosed(key, '\'', "''")));
   }
 
   void Lanes(const json& group, const std::string& name) {
-    const json& database = PartOf(document_, "database");
-    if (database.is_object() && !database.value("reachable", true)) return;  // that is why
+    if (!reachable_) return;  // that is why
     for (const json& lane : PartOf(group, "lanes")) {
       if (TextOf(lane, "state") != "stuck") continue;
       const std::string error = TextOf(lane, "last_error");
-      Add(Note(
-          "bad", fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
+      Add("bad", fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
           fmt::format("It has {} events in hand, the oldest for {}, and commits nothing.{} The "
                       "other lanes go on.",
                       IntOf(lane, "queued"), Age(IntOf(lane, "oldest_ms")),
@@ -201,7 +185,7 @@ class Notes {
             fmt::format("psql {} -c \"SELECT pid, wait_event_type, wait_event, "
                         "pg_blocking_pids(pid) AS waits_for, left(query, 60) AS query FROM "
                         "pg_stat_activity WHERE application_name LIKE 'lockstep%'\"",
-                        Quoted(TextOf(database, "address")))}}));
+                        Quoted(TextOf(database_, "address")))}});
     }
   }
 
@@ -211,19 +195,18 @@ class Notes {
       if (++told > kMostKeys) break;
       const int64_t letter = IntOf(key, "dead_letter", -1);
       const int64_t events = IntOf(key, "events");
-      Add(Note("warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
-               fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
-                           Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
-                           events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
-               letter >= 0 ? AboutLetter(letter, name)
-                           : std::vector<Step>{{"See which versions wait",
-                                                WaitingVersions(TextOf(key, "key"))}}));
+      Add("warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
+          fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
+                      Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
+                      events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
+          letter >= 0 ? AboutLetter(letter, name)
+                      : std::vector<Step>{
+                            {"See which versions wait", WaitingVersions(TextOf(key, "key"))}});
     }
     const int64_t more = IntOf(group, "parked_keys_total") - std::min(told, kMostKeys);
     if (more > 0) {
-      Add(Note("warning", fmt::format("{} more keys of group {} are parked", more, name),
-               "The table below lists the first.",
-               {ListLetters(name, "See what could not be applied")}));
+      Add("warning", fmt::format("{} more keys of group {} are parked", more, name),
+          "The table below lists the first.", {ListLetters(name, "See what could not be applied")});
     }
   }
 
@@ -248,10 +231,10 @@ class Notes {
     }
     const int64_t others = IntOf(group, "dead_letters_open") - blocking;
     if (others <= 0) return;
-    Add(Note("warning",
-             fmt::format("{} dead letter{} in group {}", others, others == 1 ? "" : "s", name),
-             "Messages that could not be applied are kept whole until you decide.",
-             {ListLetters(name, "See which, and why")}));
+    Add("warning",
+        fmt::format("{} dead letter{} in group {}", others, others == 1 ? "" : "s", name),
+        "Messages that could not be applied are kept whole until you decide.",
+        {ListLetters(name, "See which, and why")});
   }
 
   void Outbox(const json& outbox) {
@@ -259,24 +242,23 @@ class Notes {
     const std::string state = TextOf(outbox, "state");
     if (state == "stuck") {
       const std::string detail = TextOf(outbox, "detail");
-      Add(Note("bad", fmt::format("The relay of {} stands still", table),
-               detail.empty() ? "Rows that may go have waited for more than a minute." : detail,
-               {Pending(table)}));
+      Add("bad", fmt::format("The relay of {} stands still", table),
+          detail.empty() ? "Rows that may go have waited for more than a minute." : detail,
+          {Pending(table)});
     } else if (state == "off" && IntOf(outbox, "pending") > 0) {
-      Add(Note("warning", fmt::format("The relay of {} is switched off", table),
-               fmt::format("{} rows wait. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
-                           IntOf(outbox, "pending")),
-               {Pending(table)}));
+      Add("warning", fmt::format("The relay of {} is switched off", table),
+          fmt::format("{} rows wait. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
+                      IntOf(outbox, "pending")),
+          {Pending(table)});
     }
     for (const json& topic : PartOf(outbox, "topics")) {
       if (TextOf(topic, "outage").empty()) continue;
-      Add(Note(
-          "bad", fmt::format("Topic {} is out of reach", TextOf(topic, "topic")),
+      Add("bad", fmt::format("Topic {} is out of reach", TextOf(topic, "topic")),
           fmt::format("{} Its rows wait and spend no attempt; other topics go on. A topic that "
                       "is missing is made by lockstepctl provision, with the file that lists "
                       "your topics; a right that is missing: lockstepctl provision --print-iam.",
                       Sentence(TextOf(topic, "outage"))),
-          {Pending(table)}));
+          {Pending(table)});
     }
     DeadRows(outbox, table);
   }
@@ -290,29 +272,31 @@ class Notes {
     for (const json& row : PartOf(outbox, "dead_rows")) {
       if (++told > kMostKeys) break;
       const std::string event = TextOf(row, "event_id");
-      Add(Note("warning",
-               fmt::format("Row {} of {} is dead (key {})", IntOf(row, "sequence"), table,
-                           TextOf(row, "aggregate_id")),
-               fmt::format("{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
-                           IntOf(row, "held") > 0
-                               ? fmt::format(" {} later rows of its key wait behind it.",
-                                             IntOf(row, "held"))
-                               : ""),
-               {{"See the row and why it was refused",
-                 fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event)},
-                {"Once the cause is mended: send it again, and then what waits behind it",
-                 fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}}));
+      Add("warning",
+          fmt::format("Row {} of {} is dead (key {})", IntOf(row, "sequence"), table,
+                      TextOf(row, "aggregate_id")),
+          fmt::format(
+              "{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
+              IntOf(row, "held") > 0
+                  ? fmt::format(" {} later rows of its key wait behind it.", IntOf(row, "held"))
+                  : ""),
+          {{"See the row and why it was refused",
+            fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event)},
+           {"Once the cause is mended: send it again, and then what waits behind it",
+            fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}});
     }
     const int64_t more = IntOf(outbox, "dead") - std::min(told, kMostKeys);
     if (more > 0) {
-      Add(Note("warning",
-               fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
-               "Rows that Pub/Sub has refused for good are kept until you decide.",
-               {{"See which, and why", fmt::format("{} outbox dead {}", ctl_, Quoted(table))}}));
+      Add("warning", fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
+          "Rows that Pub/Sub has refused for good are kept until you decide.",
+          {{"See which, and why", fmt::format("{} outbox dead {}", ctl_, Quoted(table))}});
     }
   }
 
   const json& document_;
+  const json& database_;
+  const bool reachable_;
+  const std::string schema_;  // for lockstepctl, where no file says it
   const std::string ctl_;
   json notes_ = json::array();
 };

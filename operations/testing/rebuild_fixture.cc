@@ -72,14 +72,6 @@ RebuildWorld::~RebuildWorld() {
   std::filesystem::remove(file_);
 }
 
-absl::StatusOr<std::unique_ptr<projections::Projector>> RebuildWorld::Projector(
-    const std::string& suffix) {
-  ASSIGN_OR_RETURN(auto loaded,
-                   projections::LoadGroup(
-                       file_, {.table_suffix = suffix, .state_schema = "feed_state", .code = {}}));
-  return std::move(loaded.projector);
-}
-
 void RebuildWorld::StartRunner(const std::string& instance) {
   environments_.emplace_back(new runner::GroupEnvironment{.database = database.url(),
                                                           .state_schema = "feed_state",
@@ -88,10 +80,11 @@ void RebuildWorld::StartRunner(const std::string& instance) {
                                                           .metrics = metrics_,
                                                           .poll = Millis(50),
                                                           .retry_halt = Millis(100)});
-  auto projector = Projector("");
-  ASSERT_TRUE(projector.ok()) << projector.status();
-  groups_.push_back(
-      std::make_unique<runner::Group>(options, *std::move(projector), *environments_.back()));
+  auto loaded =
+      projections::LoadGroup(file_, {.table_suffix = "", .state_schema = "feed_state", .code = {}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  groups_.push_back(std::make_unique<runner::Group>(options, std::move(loaded->projector),
+                                                    *environments_.back()));
   ASSERT_TRUE(groups_.back()->Start().ok());
 }
 
@@ -189,19 +182,22 @@ RebuildWorld::Driver RebuildWorld::NewDriver(const RebuildStep& at) {
                      .instance = "rebuild",
                      .transport = *transport,
                      .options = options,
-                     .projector = [this](const std::string& suffix) { return Projector(suffix); },
-                     .write_times = {{"rm.items", {"updated_at"}}},
+                     .file = file_,
                      .poll = Millis(20),
                      .quiet = Millis(300),
                      .at = at},
       *driver.connection,
-      Rebuild::Listener{.progress = [](const auto&) {},
+      Rebuild::Listener{.progress = [](int64_t, int64_t) {},
                         .note = [this](const std::string& text) { notes.push_back(text); }});
   return driver;
 }
 
 absl::Status RebuildWorld::Begin(Rebuild& rebuild) {
-  ASSIGN_OR_RETURN(const auto plan, rebuild.Plan({.operator_name = "ada", .reason = "a test"}));
+  ASSIGN_OR_RETURN(const auto plan,
+                   rebuild.Plan({.seek = {.kind = state::SeekTarget::Kind::kEarliest},
+                                 .keep_old = std::chrono::hours(24),
+                                 .operator_name = "ada",
+                                 .reason = "a test"}));
   return rebuild.Begin(plan);
 }
 

@@ -58,7 +58,6 @@ class RebuildWorld {
   std::vector<std::string> notes;
 
  private:
-  absl::StatusOr<std::unique_ptr<projections::Projector>> Projector(const std::string& suffix);
   void Read();
 
   std::string file_;

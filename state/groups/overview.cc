@@ -40,7 +40,7 @@ SELECT g.group_name, g.epoch, g.seek_state, count(i.*) AS instances,
  ORDER BY g.group_name)";
 
 constexpr std::string_view kProgress = R"(
-SELECT g.epoch, g.seek_state = 'done' AS sought, i.instance, i.handled, i.queued,
+SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.queued,
        i.state IN ('running', 'quiet', 'behind', 'no heartbeat') AS ready
   FROM {state}.consumer_groups g
   LEFT JOIN {state}.instances i
