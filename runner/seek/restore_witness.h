@@ -7,8 +7,8 @@
 #include <string>
 
 #include "pubsub/admin.h"
-#include "state/positions/checkpoints.h"
 #include "state/groups/epochs.h"
+#include "state/positions/checkpoints.h"
 
 namespace lockstep::runner {
 

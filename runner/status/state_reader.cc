@@ -4,10 +4,10 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "state/groups/audit.h"
-#include "state/positions/checkpoints.h"
 #include "state/events/dead_letter_desk.h"
 #include "state/events/key_states.h"
+#include "state/groups/audit.h"
+#include "state/positions/checkpoints.h"
 #include "state/positions/offsets.h"
 #include "web/document.h"
 
