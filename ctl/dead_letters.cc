@@ -4,7 +4,6 @@
 
 #include "ctl/command.h"
 #include "ctl/group_context.h"
-#include "offsets/postgres_offset_provider.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
@@ -13,6 +12,7 @@
 #include "runner/lane/failure_policy.h"
 #include "runner/service/runner_options.h"
 #include "state/events/dead_letter_desk.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -234,7 +234,7 @@ class Resolver {
   const state::Schema schema_;
   const ConsumerGroup group_;
   const runner::GroupOptions& options_;
-  offsets::PostgresOffsetProvider offsets_;
+  state::Offsets offsets_;
   const state::Epochs epochs_;
   const runner::Batch batch_;
   runner::ConnectionSource connections_;

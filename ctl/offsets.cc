@@ -6,7 +6,7 @@
 #include "ctl/group_context.h"
 #include "ctl/progress.h"
 #include "ctl/reset_text.h"
-#include "offsets/cautious_now.h"
+#include "offsets/seek_target.h"
 #include "operations/reset_plan.h"
 #include "platform/duration.h"
 #include "platform/status.h"
@@ -14,7 +14,6 @@
 #include "projections/model/projector.h"
 #include "pubsub/names.h"
 #include "pubsub/transport.h"
-#include "state/groups/audit.h"
 #include "state/groups/overview.h"
 
 namespace lockstep::ctl {
@@ -76,8 +75,9 @@ absl::Status Show(const Context& context, const Options& options) {
 
 absl::Status History(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  const state::Audit audit(runner.schema(), ConsumerGroup(options.group));
-  ASSIGN_OR_RETURN(const auto rows, audit.Newest(*runner.connection, options.limit));
+  ASSIGN_OR_RETURN(const auto rows,
+                   state::Overview(runner.schema())
+                       .History(*runner.connection, ConsumerGroup(options.group), options.limit));
   Json list = Json::array();
   for (const postgres::Row row : rows) {
     list.push_back({{"at", Cell(row, "at")},

@@ -126,7 +126,7 @@ absl::Status FollowReplay(RunnerContext& runner, const std::string& group, int64
     if (rows.empty() || rows[0].Int("epoch") != epoch) {
       return absl::AbortedError("another reset has begun meanwhile; this one is over");
     }
-    const bool sought = rows[0].Bool("sought");
+    const bool seek_done = rows[0].Bool("seek_done");
     int64_t queued = 0;
     bool ready = false;
     for (const postgres::Row row : rows) {
@@ -137,11 +137,11 @@ absl::Status FollowReplay(RunnerContext& runner, const std::string& group, int64
       alive = Clock::System().Steady();
     }
     const int64_t done = handled.sum();
-    if (std::exchange(last, done) != done || !sought || !ready) moved = Clock::System().Steady();
+    if (std::exchange(last, done) != done || !seek_done || !ready) moved = Clock::System().Steady();
     const double still = Since(moved);
     const bool ended =
-        sought && ready && queued == 0 && (still > kIdle || (done >= total && still > 1));
-    if (sought) {
+        seek_done && ready && queued == 0 && (still > kIdle || (done >= total && still > 1));
+    if (seek_done) {
       printer.Show(done, total, ended);
     } else {
       printer.Wait("waiting for the Seek: late acks of the epoch before must have passed");

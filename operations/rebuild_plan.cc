@@ -87,10 +87,9 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(const RebuildRequest& request) {
   ASSIGN_OR_RETURN(const int newest, slots_.Newest(connection_));
   plan.row.new_slot = newest + 1;
   if (plan.row.seek.time) {
-    ASSIGN_OR_RETURN(plan.events,
-                     inbox_.CountSince(connection_, live.generation, *plan.row.seek.time));
+    ASSIGN_OR_RETURN(plan.events, inbox_.CountSince(connection_, group_, *plan.row.seek.time));
     ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-    ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(transaction, group_));
+    ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(&transaction, group_));
     if (offset && *plan.row.seek.time > offset->position.publish_time) {
       return InvalidArgument("{} is after the group's own position, {}", plan.row.seek.ToString(),
                              FormatTimestamp(offset->position.publish_time));

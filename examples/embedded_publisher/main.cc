@@ -45,7 +45,7 @@ absl::Status Run(const std::string& database) {
           .Up();
   if (!migrated.ok()) return migrated.status();
   const absl::Status made = (*connection)
-                                ->Script(
+                                ->Run(
                                     "SELECT lockstep.create_outbox('shop.order_outbox'); "
                                     "CREATE TABLE IF NOT EXISTS orders (id bigint GENERATED "
                                     "ALWAYS AS IDENTITY PRIMARY KEY, state text NOT NULL)");

@@ -28,7 +28,7 @@ state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoc
 }  // namespace
 
 Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
-             const projections::Projector& projector, offsets::OffsetProvider& offsets,
+             const projections::Projector& projector, state::OffsetProvider& offsets,
              BatchRules rules)
     : group_(group),
       projector_(projector),

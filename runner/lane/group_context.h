@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "offsets/offset_provider.h"
 #include "platform/metrics.h"
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
@@ -15,6 +14,7 @@
 #include "runner/status/group_metrics.h"
 #include "runner/status/health_options.h"
 #include "state/groups/epochs.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 
@@ -33,9 +33,9 @@ struct GroupEnvironment {
   Millis look_for_left{30'000};  // how often it looks for parked events that a gone runner left due
   HealthOptions health{};
   bool existing_only = false;  // a group is never made by its start: somebody else made it
-  const Admission* admission = nullptr;        // null = everything is applied as it comes
-  offsets::OffsetProvider* offsets = nullptr;  // null = in the state schema
-  SeekHooks seek_hooks{};                      // for tests
+  const Admission* admission = nullptr;      // null = everything is applied as it comes
+  state::OffsetProvider* offsets = nullptr;  // null = in the state schema
+  SeekHooks seek_hooks{};                    // for tests
 };
 
 // One consumer group's own: made once by its Group, used by reference in its start, its sessions
@@ -53,7 +53,7 @@ struct GroupContext {
   const std::unique_ptr<projections::Projector> projector;
   const state::Schema schema;
   const state::Epochs epochs;
-  const std::unique_ptr<offsets::OffsetProvider> own_offsets;  // unless others were brought
+  const std::unique_ptr<state::OffsetProvider> own_offsets;  // unless others were brought
   const Batch batch;
   GroupMetrics metrics;
   DeadLetterBudget budget;

@@ -1,13 +1,13 @@
 #include "runner/seek/epoch_log.h"
 
 #include "platform/log/log.h"
-#include "state/groups/audit.h"
+#include "state/groups/overview.h"
 
 namespace lockstep::runner {
 
 void LogEpochChange(postgres::Connection& connection, const state::Schema& schema,
                     const std::string& group, int64_t epoch) {
-  const auto rows = state::Audit(schema, ConsumerGroup(group)).Newest(connection, 1);
+  const auto rows = state::Overview(schema).History(connection, ConsumerGroup(group), 1);
   const auto text = [&](std::string_view column) {
     return rows.ok() && !rows->empty() ? (*rows)[0].String(column) : std::string();
   };

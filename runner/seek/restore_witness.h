@@ -10,7 +10,7 @@
 #include "runner/seek/obstacle.h"
 #include "state/groups/epochs.h"
 #include "state/positions/checkpoints.h"
-#include "state/positions/position.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "offsets/offset_provider.h"
 #include "platform/daemon/http_server.h"
 #include "platform/log/log.h"
 #include "projections/declare/group_file.h"
 #include "pubsub/config.h"
 #include "runner/options/group_options.h"
 #include "runner/status/health_options.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 
@@ -35,7 +35,7 @@ struct RunnerOptions {
   std::vector<ConfiguredGroup> groups;
   // For a service that embeds the runner and keeps its offsets itself; outlives it. Null = in the
   // state schema. With others, a restored database is known by its checkpoints alone.
-  offsets::OffsetProvider* offsets = nullptr;
+  state::OffsetProvider* offsets = nullptr;
 
   absl::Status Validate() const;
 };

@@ -40,13 +40,21 @@ SELECT g.group_name, g.epoch, g.seek_state, count(i.*) AS instances,
  ORDER BY g.group_name)";
 
 constexpr std::string_view kProgress = R"(
-SELECT g.epoch, g.seek_state = 'done' AS sought, i.instance, i.handled, i.queued,
+SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.queued,
        i.state IN ('running', 'quiet', 'behind', 'no heartbeat') AS ready
   FROM {state}.consumer_groups g
   LEFT JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = $2 AND i.seen_at > now() - interval '15 seconds'
    AND i.state <> 'halted'
  WHERE g.group_name = $1)";
+
+constexpr std::string_view kHistory = R"(
+SELECT id, at, action, operator, reason, old, new,
+       old ->> 'epoch' AS old_epoch, new ->> 'epoch' AS new_epoch
+  FROM {state}.audit
+ WHERE group_name = $1
+ ORDER BY id DESC
+ LIMIT $2)";
 
 }  // namespace
 
@@ -62,6 +70,11 @@ absl::StatusOr<postgres::Result> Overview::Lags(postgres::Connection& connection
 absl::StatusOr<postgres::Result> Overview::Progress(postgres::Connection& connection,
                                                     const std::string& group, int64_t epoch) const {
   return connection.Execute(schema_.Sql(kProgress), group, epoch);
+}
+
+absl::StatusOr<postgres::Result> Overview::History(postgres::Connection& connection,
+                                                   const ConsumerGroup& group, int limit) const {
+  return connection.Execute(schema_.Sql(kHistory), group, limit);
 }
 
 }  // namespace lockstep::state

@@ -23,10 +23,16 @@ class Overview {
   // the farthest behind), behind_ms and offset_lag_ms (of the offset), waiting_keys, dead_letters.
   absl::StatusOr<postgres::Result> Lags(postgres::Connection& connection) const;
 
-  // A row per instance that is alive under the epoch, or one without: epoch (the group's), sought,
-  // instance, handled, queued, ready. None when there is no such group.
+  // A row per instance that is alive under the epoch, or one without: epoch (the group's),
+  // seek_done, instance, handled, queued, ready. None when there is no such group.
   absl::StatusOr<postgres::Result> Progress(postgres::Connection& connection,
                                             const std::string& group, int64_t epoch) const;
+
+  // The audit: who did what to a group by hand, and why. Its rows are written with what they tell
+  // of, by the other classes of state/; nobody changes them. Newest first: id, at, action,
+  // operator, reason, old, new, old_epoch, new_epoch.
+  absl::StatusOr<postgres::Result> History(postgres::Connection& connection,
+                                           const ConsumerGroup& group, int limit) const;
 
  private:
   const Schema schema_;
