@@ -299,7 +299,7 @@ Figures Measure(const Options& options) {
 }
 
 int Main(const Options& options) {
-  Check("tables", Connect(options.database)->Script(kTables));
+  Check("tables", Connect(options.database)->Run(kTables));
   const auto [bare, end_to_end] = Measure(options);
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json({{"rate", options.rate},

@@ -115,7 +115,7 @@ class Bench {
     if (Wanted("snapshot")) {
       const auto reader =
           Must(postgres::Connection::Open({.url = url_, .idle_in_transaction_timeout = Millis(0)}));
-      Must(reader->Script(
+      Must(reader->Run(
           "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lockstep.outboxes"));
       Case("long snapshot open", 1, [&] { Churn(); });
     }
@@ -142,7 +142,7 @@ class Bench {
  private:
   bool Wanted(const char* part) const { return options_.only.empty() || options_.only == part; }
 
-  void Execute(const std::string& sql) { Must(connection_->Script(sql)); }
+  void Execute(const std::string& sql) { Must(connection_->Run(sql)); }
 
   void NewTable() {
     if (made_) Execute("SELECT lockstep.drop_outbox('bench.outbox', true)");

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "offsets/postgres_offset_provider.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "runner/message/inbound.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::bench {
 namespace {
@@ -110,7 +110,7 @@ double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) 
   const auto declared = world.Declaration();
   const state::Schema schema(world.schema());
   const ConsumerGroup group("bench");
-  offsets::PostgresOffsetProvider offsets(schema);
+  state::Offsets offsets(schema);
   const runner::Batch batch(schema, group, *declared.projector, offsets, {});
   const state::Epochs epochs(schema, group);
   const auto under = *epochs.LoadOrCreate(*Connect(world.database()), kSubscription, {}, "bench");

@@ -124,8 +124,8 @@ RunnerWorld::RunnerWorld(std::string database, std::string schema)
   Check(connection.status());
   connection_ = *std::move(connection);
   Check(postgres::Migrator(*connection_, schema_, sql::StateMigrations()).Up().status());
-  Check(connection_->Script(kTables));
-  Check(connection_->Script("CREATE EXTENSION IF NOT EXISTS pg_prewarm"));
+  Check(connection_->Run(kTables));
+  Check(connection_->Run("CREATE EXTENSION IF NOT EXISTS pg_prewarm"));
   file_ = (std::filesystem::temp_directory_path() /
            fmt::format("lockstep-bench-{}-{}.yaml", schema_, getpid()))
               .string();
@@ -136,28 +136,28 @@ RunnerWorld::~RunnerWorld() { std::filesystem::remove(file_); }
 
 void RunnerWorld::Reset(int64_t inbox_rows, Ids ids) {
   // The group will have generation 1 again: the rows stand among its own.
-  Check(connection_->Script(
+  Check(connection_->Run(
       fmt::format("TRUNCATE bench.video, {0}.offsets, {0}.key_state, {0}.parked, {0}.dead_letters; "
                   "DELETE FROM {0}.consumer_groups; ALTER SEQUENCE {0}.generations RESTART",
                   schema_)));
   const auto wanted = std::make_pair(inbox_rows, ids);
   if (inbox_rows == 0 || filled_ != wanted) FillInbox(inbox_rows, ids);
   filled_ = wanted;
-  Check(connection_->Script(fmt::format("VACUUM ANALYZE {}.inbox", schema_)));
-  Check(connection_->Script("CHECKPOINT"));
-  Check(connection_->Script(fmt::format("SELECT pg_prewarm('{}.inbox_pkey')", schema_)));
+  Check(connection_->Run(fmt::format("VACUUM ANALYZE {}.inbox", schema_)));
+  Check(connection_->Run("CHECKPOINT"));
+  Check(connection_->Run(fmt::format("SELECT pg_prewarm('{}.inbox_pkey')", schema_)));
 }
 
 // 31 days of events. The index is built at the end: minutes faster than row by row.
 void RunnerWorld::FillInbox(int64_t rows, Ids ids) {
-  Check(connection_->Script(fmt::format("TRUNCATE {}.inbox", schema_)));
+  Check(connection_->Run(fmt::format("TRUNCATE {}.inbox", schema_)));
   if (rows == 0) return;
   const char* const id =
       ids == Ids::kRandom
           ? "gen_random_uuid()"
           : "(lpad(to_hex(1790000000000 + n / 20), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, "
             "'0') || '8' || substr(md5(n::text), 1, 15))::uuid";
-  Check(connection_->Script(fmt::format(
+  Check(connection_->Run(fmt::format(
       "ALTER TABLE {0}.inbox DROP CONSTRAINT inbox_pkey; "
       "INSERT INTO {0}.inbox (generation, event_id, received_at) SELECT 1, {1}, now() - "
       "interval '31 days' * (1 - n / {2}.0) FROM generate_series(1, {2}) n; "

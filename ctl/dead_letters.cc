@@ -4,13 +4,13 @@
 
 #include "ctl/command.h"
 #include "ctl/group_context.h"
-#include "offsets/postgres_offset_provider.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/sql_error.h"
 #include "projections/tools/payload_text.h"
 #include "runner/lane/failure_policy.h"
 #include "state/events/dead_letter_desk.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -211,7 +211,7 @@ class Resolver {
 
  private:
   const runner::GroupOptions& options_;
-  offsets::PostgresOffsetProvider offsets_;
+  state::Offsets offsets_;
   const state::Epochs epochs_;
   const runner::Batch batch_;
   runner::ConnectionSource connections_;

@@ -5,7 +5,6 @@
 #include "ctl/command.h"
 #include "ctl/group_context.h"
 #include "platform/status.h"
-#include "state/groups/audit.h"
 #include "state/groups/overview.h"
 
 namespace lockstep::ctl {
@@ -75,8 +74,9 @@ absl::Status Show(const Context& context, const Options& options) {
 
 absl::Status History(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
-  const state::Audit audit(runner.schema(), ConsumerGroup(options.group));
-  ASSIGN_OR_RETURN(const auto rows, audit.Newest(*runner.connection, options.limit));
+  ASSIGN_OR_RETURN(const auto rows,
+                   state::Overview(runner.schema())
+                       .History(*runner.connection, ConsumerGroup(options.group), options.limit));
   return context.Answer(ListOf(rows, AuditJson), [&] {
     if (rows.empty()) fmt::print("Nobody has moved the offsets of '{}'.\n", options.group);
     for (const postgres::Row row : rows) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lockstep::envelope {
 
@@ -13,16 +16,38 @@ struct Poison {
   std::string reason;  // at most 2 KiB, never a payload
   bool blocks = true;  // false: another event has its version, so nothing waits for it
 
-  static Poison AttributeMissing(std::string_view name);
-  static Poison AttributeInvalid(std::string reason);
-  static Poison MappingFailed(std::string_view reason);
+  static Poison AttributeMissing(std::string_view name) {
+    return {"EVENT.ATTRIBUTE_MISSING", fmt::format("the message has no attribute '{}'", name)};
+  }
+  static Poison AttributeInvalid(std::string reason) {
+    return {"EVENT.ATTRIBUTE_INVALID", std::move(reason)};
+  }
+  static Poison MappingFailed(std::string_view reason) {
+    return {"EVENT.MAPPING_FAILED", std::string(reason)};
+  }
   // The table holds this version from another event.
-  static Poison VersionConflict(int64_t version);
+  static Poison VersionConflict(int64_t version) {
+    return {"EVENT.VERSION_CONFLICT",
+            fmt::format("the read model holds version {} of this aggregate from another event: a "
+                        "forked or restored source",
+                        version),
+            /*blocks=*/false};
+  }
   // A row that the event names belongs to another aggregate.
-  static Poison ForeignRow();
+  static Poison ForeignRow() {
+    return {
+        "EVENT.FOREIGN_ROW",
+        "a row that this event names belongs to another aggregate; a versioned table's key must "
+        "tell the aggregates (and tenants) apart",
+        /*blocks=*/false};
+  }
   // Its transaction fails: refused for its data, or never committed while others do.
-  static Poison RefusedByDatabase(std::string reason);
-  static Poison NeverCommits(std::string reason);
+  static Poison RefusedByDatabase(std::string reason) {
+    return {"EVENT.REFUSED_BY_DATABASE", std::move(reason)};
+  }
+  static Poison NeverCommits(std::string reason) {
+    return {"EVENT.NEVER_COMMITS", std::move(reason)};
+  }
 };
 
 }  // namespace lockstep::envelope

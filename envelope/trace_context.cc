@@ -5,15 +5,11 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kVersion = 2;
-constexpr size_t kTrace = 32;
-constexpr size_t kSpan = 16;
-constexpr size_t kFlags = 2;
-constexpr size_t kLength = kVersion + 1 + kTrace + 1 + kSpan + 1 + kFlags;
+// Version, trace, span and flags; x stands for a hex digit.
+constexpr std::string_view kForm = "xx-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
 
-bool IsHex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+bool Fits(char form, char c) {
+  return form == '-' ? c == '-' : (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
 bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::string_view::npos; }
@@ -21,19 +17,15 @@ bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::
 }  // namespace
 
 std::string_view TraceId(std::string_view traceparent) {
+  const std::string_view head = traceparent.substr(0, kForm.size());
+  if (!std::equal(kForm.begin(), kForm.end(), head.begin(), head.end(), Fits)) return {};
+  const std::string_view version = head.substr(0, 2);
   // A later version may be longer; what version 00 defines stays in front.
-  const bool longer = traceparent.size() > kLength && traceparent[kLength] == '-' &&
-                      traceparent.substr(0, kVersion) != "00";
-  if (traceparent.size() != kLength && !longer) return {};
-  const std::string_view version = traceparent.substr(0, kVersion);
-  const std::string_view trace = traceparent.substr(kVersion + 1, kTrace);
-  const std::string_view span = traceparent.substr(kVersion + kTrace + 2, kSpan);
-  const std::string_view flags = traceparent.substr(kLength - kFlags, kFlags);
-  const bool dashes = traceparent[kVersion] == '-' && traceparent[kVersion + kTrace + 1] == '-' &&
-                      traceparent[kLength - kFlags - 1] == '-';
-  if (!dashes || !IsHex(version) || version == "ff" || !IsHex(flags)) return {};
-  if (!IsHex(trace) || IsZero(trace) || !IsHex(span) || IsZero(span)) return {};
-  return trace;
+  const bool longer = traceparent.size() > kForm.size();
+  if (longer && (version == "00" || traceparent[kForm.size()] != '-')) return {};
+  const std::string_view trace = head.substr(3, 32);
+  const std::string_view span = head.substr(36, 16);
+  return version == "ff" || IsZero(trace) || IsZero(span) ? std::string_view() : trace;
 }
 
 }  // namespace lockstep

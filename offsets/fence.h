@@ -3,7 +3,7 @@
 #include "platform/clock.h"
 
 // How long an old epoch can still be heard of. A Seek under a new epoch waits for all of it, or an
-// ack sent late would settle what the Seek has brought back.
+// ack sent late would take away what the Seek has brought back.
 namespace lockstep::offsets {
 
 // An ack is sent only so long after its transaction began to commit; later it is dropped, and the

@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<std::string>> Holders(postgres::Connection& connectio
     names.Add(name.Quoted());
   }
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   connection.Execute(kHolders, group.value(), schema.name(), names));
+                   connection.Execute(kHolders, group, schema.name(), names));
   std::vector<std::string> holders;
   for (const postgres::Row row : rows) {
     const std::string_view name = row.Text("application_name");
@@ -50,8 +50,7 @@ absl::StatusOr<std::vector<std::string>> Holders(postgres::Connection& connectio
 absl::Status Try(postgres::Connection& connection, Millis patience,
                  const std::function<absl::Status(postgres::Transaction&)>& change) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-  RETURN_IF_ERROR(
-      transaction.Execute(fmt::format("SET LOCAL lock_timeout = {}", patience.count())).status());
+  RETURN_IF_ERROR(transaction.Run(fmt::format("SET LOCAL lock_timeout = {}", patience.count())));
   RETURN_IF_ERROR(change(transaction));
   return transaction.Commit();
 }

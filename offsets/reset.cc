@@ -2,34 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "offsets/lock_retry.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
+#include "state/events/dead_letters.h"
+#include "state/events/key_states.h"
+#include "state/groups/slots.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::offsets {
 
 std::string_view Name(ResetMode mode) {
-  switch (mode) {
-    case ResetMode::kEmpty:
-      return "empty";
-    case ResetMode::kOverwrite:
-      return "overwrite";
-    case ResetMode::kKeep:
-      break;
-  }
-  return "keep";
+  constexpr std::string_view kNames[] = {"keep", "empty", "overwrite"};  // in the enum's order
+  return kNames[static_cast<size_t>(mode)];
 }
-
-Resets::Resets(const state::Schema& schema, ConsumerGroup group)
-    : schema_(schema),
-      group_(std::move(group)),
-      epochs_(schema, group_),
-      slots_(schema, group_),
-      key_states_(schema),
-      dead_letters_(schema, group_),
-      offsets_(schema) {}
 
 absl::StatusOr<ResetDone> Resets::Run(
     postgres::Connection& connection, const ResetRequest& request,
@@ -40,12 +26,9 @@ absl::StatusOr<ResetDone> Resets::Run(
     ASSIGN_OR_RETURN(done, Write(transaction, request));
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(WithLockRetry(connection, schema_, group_,
-                                {.tables = request.tables,
-                                 .each = request.lock_try,
-                                 .give_up = request.lock_give_up,
-                                 .on_wait = on_wait},
-                                change));
+  RETURN_IF_ERROR(WithLockRetry(
+      connection, schema_, group_,
+      {.tables = request.tables, .each = request.lock_try, .on_wait = on_wait}, change));
   return done;
 }
 
@@ -54,6 +37,7 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
   ASSIGN_OR_RETURN(const state::GroupEpoch before, epochs_.Load(transaction));
   ResetDone done{.old_epoch = before.epoch, .generation = before.generation};
   const state::SeekTarget& seek = request.seek;
+  state::Offsets offsets(schema_);
   ASSIGN_OR_RETURN(
       done.epoch,
       epochs_.BeginNew(transaction, {.seek = seek,
@@ -65,11 +49,14 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
                                      .by = request.operator_name}));
   if (request.mode == ResetMode::kEmpty) {
     RETURN_IF_ERROR(Empty(transaction, request, before.generation));
-    ASSIGN_OR_RETURN(done.generation,
-                     slots_.NewGeneration(transaction, before.slot, before.generation));
+    ASSIGN_OR_RETURN(
+        done.generation,
+        state::Slots(schema_, group_).NewGeneration(transaction, before.slot, before.generation));
   } else if (seek.time) {
-    ASSIGN_OR_RETURN(const bool forward, offsets_.IsForward(transaction, group_, *seek.time));
-    if (forward) RETURN_IF_ERROR(key_states_.SkipGaps(transaction, before.generation));
+    ASSIGN_OR_RETURN(const bool forward, offsets.IsForward(transaction, group_, *seek.time));
+    if (forward) {
+      RETURN_IF_ERROR(state::KeyStates(schema_).SkipGaps(transaction, before.generation));
+    }
   }
   state::ResetRecord record{.group = group_,
                             .subscription = before.subscription,
@@ -80,7 +67,7 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
                             .mode = std::string(Name(request.mode)),
                             .snapshot = seek.snapshot.value_or("")};
   if (seek.time) record.to = state::Position{*seek.time, MessageId()};
-  RETURN_IF_ERROR(offsets_.Reset(transaction, record));
+  RETURN_IF_ERROR(offsets.Reset(&transaction, record));
   return done;
 }
 
@@ -88,10 +75,11 @@ absl::Status Resets::Empty(postgres::Transaction& transaction, const ResetReques
                            int old_generation) const {
   for (const std::string& table : request.tables) {
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
-    RETURN_IF_ERROR(transaction.Execute(fmt::format("TRUNCATE {}", name.Quoted())).status());
+    RETURN_IF_ERROR(transaction.Run(fmt::format("TRUNCATE {}", name.Quoted())));
   }
-  return dead_letters_.DiscardAll(transaction, old_generation, request.operator_name,
-                                  "a reset emptied the read model");
+  return state::DeadLetters(schema_, group_)
+      .DiscardAll(transaction, old_generation, request.operator_name,
+                  "a reset emptied the read model");
 }
 
 }  // namespace lockstep::offsets

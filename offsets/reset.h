@@ -7,11 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "offsets/fence.h"
-#include "state/events/dead_letters.h"
-#include "state/events/key_states.h"
 #include "state/groups/epochs.h"
-#include "state/groups/slots.h"
-#include "state/positions/offsets.h"
 
 namespace lockstep::offsets {
 
@@ -35,7 +31,6 @@ struct ResetRequest {
   Millis fence = kSeekFence;
   Millis takeover = kSeekTakeover;
   Millis lock_try{2'000};  // how long one try waits for batches and readers
-  Millis lock_give_up{120'000};
 };
 
 struct ResetDone {
@@ -47,10 +42,11 @@ struct ResetDone {
 // The reset of a group (docs/offsets.md): one transaction under the epoch's lock, held exclusively,
 // that begins a new epoch, stores the Seek that it wants, moves the offsets, empties the tables if
 // asked and writes the audit. Runners find the new epoch at their next batch or within a
-// second; one of them performs the Seek. Safe from any thread, each with a connection of its own.
-class Resets {
+// second; one of them performs the Seek.
+class Resets : public state::GroupStore {
  public:
-  Resets(const state::Schema& schema, ConsumerGroup group);
+  Resets(const state::Schema& schema, const ConsumerGroup& group)
+      : GroupStore(schema, group), epochs_(schema, group) {}
 
   // `on_wait`: see LockWait.
   absl::StatusOr<ResetDone> Run(
@@ -65,13 +61,7 @@ class Resets {
   absl::Status Empty(postgres::Transaction& transaction, const ResetRequest& request,
                      int old_generation) const;
 
-  const state::Schema schema_;
-  const ConsumerGroup group_;
   const state::Epochs epochs_;
-  const state::Slots slots_;
-  const state::KeyStates key_states_;
-  const state::DeadLetters dead_letters_;
-  const state::Offsets offsets_;
 };
 
 }  // namespace lockstep::offsets

@@ -1,6 +1,6 @@
 #include "offsets/seek_target.h"
 
-#include <string>
+#include <algorithm>
 #include <utility>
 
 #include "platform/duration.h"
@@ -45,6 +45,11 @@ absl::StatusOr<SeekTarget> Resolve(const SeekTarget& target, postgres::Connectio
       break;
   }
   return target;
+}
+
+absl::StatusOr<WallTime> CautiousNow(postgres::Connection& connection) {
+  ASSIGN_OR_RETURN(const postgres::Result theirs, connection.Execute("SELECT clock_timestamp()"));
+  return std::min(Clock::System().Now(), theirs.Time(0, 0));
 }
 
 absl::Status Check(const SeekTarget& target, pubsub::Admin& admin,

@@ -21,6 +21,11 @@ absl::StatusOr<state::SeekTarget> Resolve(const state::SeekTarget& target,
                                           const state::Checkpoints& checkpoints, WallTime earliest,
                                           WallTime latest);
 
+// Now, for a Seek to "now": the earlier of this machine's clock and the database's. A Seek into the
+// future drops what is published until then, and one clock that is fast must not cause that; a
+// little too early only brings events again that the inbox knows.
+absl::StatusOr<WallTime> CautiousNow(postgres::Connection& connection);
+
 // Whether Pub/Sub still holds what a resolved target asks for: a time not before `earliest`, which
 // `keeper` (a topic or a subscription) reaches back to; a snapshot of the subscription's own topic.
 // What we have no right to look up passes.

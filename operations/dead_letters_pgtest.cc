@@ -5,11 +5,11 @@
 #include <atomic>
 #include <thread>
 
-#include "offsets/postgres_offset_provider.h"
 #include "offsets/reset.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
 #include "state/events/dead_letter_desk.h"
+#include "state/positions/offsets.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep::operations {
@@ -55,7 +55,7 @@ class Operator {
   const ConsumerGroup group_{"feed"};
   std::unique_ptr<postgres::Connection> connection_;
   TestProjector projector_;
-  offsets::PostgresOffsetProvider offsets_{schema_};
+  state::Offsets offsets_{schema_};
   const state::Epochs epochs_{schema_, group_};
   const Batch batch_;
 };

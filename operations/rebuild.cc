@@ -81,13 +81,7 @@ absl::Status Rebuild::Prepare(const RebuildRow& row) {
 
 absl::Status Rebuild::MakeShadow(postgres::Transaction& transaction, const RebuildRow& row) {
   RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
-  RETURN_IF_ERROR(shadow_.CreateShadow(transaction, {.slot = row.new_slot,
-                                                     .subscription = row.new_subscription,
-                                                     .seek = row.seek,
-                                                     .tables = row.tables,
-                                                     .suffix = row.shadow_suffix(),
-                                                     .by = row.operator_name}));
-  RETURN_IF_ERROR(rebuilds_.SetFilling(transaction));
+  RETURN_IF_ERROR(rebuilds_.SetFilling(transaction, row));
   return Reached("making");
 }
 

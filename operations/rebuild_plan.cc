@@ -81,9 +81,9 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   ASSIGN_OR_RETURN(const int newest, slots_.Newest(connection_));
   row.new_slot = newest + 1;
   if (row.seek.time) {
-    ASSIGN_OR_RETURN(plan.events, inbox_.CountSince(connection_, live.generation, *row.seek.time));
+    ASSIGN_OR_RETURN(plan.events, inbox_.CountSince(connection_, group_, *row.seek.time));
     ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-    ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(transaction, group_));
+    ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(&transaction, group_));
     if (offset && *row.seek.time > offset->position.publish_time) {
       return InvalidArgument("{} is after the group's own position, {}", row.seek.ToString(),
                              FormatTimestamp(offset->position.publish_time));

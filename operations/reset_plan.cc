@@ -85,7 +85,7 @@ absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const stat
   ASSIGN_OR_RETURN(plan.before, state::Epochs(schema, group).Load(connection));
   {
     ASSIGN_OR_RETURN(postgres::Transaction transaction, connection.Begin());
-    ASSIGN_OR_RETURN(plan.offset, state::Offsets(schema).Load(transaction, group));
+    ASSIGN_OR_RETURN(plan.offset, state::Offsets(schema).Load(&transaction, group));
   }
   auto subscription = admin.GetSubscription(plan.before.subscription);
   const bool readable = subscription.ok();
@@ -104,8 +104,8 @@ absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const stat
     if (readable) plan.earliest = earliest;
     if (wish.emulator && readable) RETURN_IF_ERROR(TrySeek(*subscription, admin, now));
     // Events that came after the target come again.
-    ASSIGN_OR_RETURN(plan.redelivered, state::Inbox(schema).CountSince(
-                                           connection, plan.before.generation, *plan.seek.time));
+    ASSIGN_OR_RETURN(plan.redelivered,
+                     state::Inbox(schema).CountSince(connection, group, *plan.seek.time));
   }
   RETURN_IF_ERROR(CheckEmptying(wish, plan));
   if (wish.mode != ResetMode::kEmpty) return plan;

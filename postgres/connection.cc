@@ -4,12 +4,10 @@
 #include <utility>
 
 #include "platform/config/database_address.h"
-#include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection_impl.h"
-#include "postgres/result_impl.h"
 #include "postgres/sql_error.h"
 
 namespace lockstep::postgres {
@@ -73,11 +71,27 @@ std::string SessionSettings(const ConnectionOptions& options) {
   return fmt::format(
       "{}SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
       "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; "
-      "SET statement_timeout = {}; SET lock_timeout = {}; "
+      "SET statement_timeout = {}; SET lock_timeout = 0; "
       "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}",
-      options.settings, options.statement_timeout.count(), options.lock_timeout.count(),
+      options.settings, options.statement_timeout.count(),
       options.idle_in_transaction_timeout.count(), options.idle_session_timeout.count());
 }
+
+// As libpqxx wants them. REQUIRES: `params` outlives them.
+#if PQXX_VERSION_MAJOR >= 7
+pqxx::params Values(const Params& params) {
+  pqxx::params values;
+  values.reserve(params.values().size());
+  for (const auto& value : params.values()) values.append(value);
+  return values;
+}
+#else
+std::vector<const char*> Values(const Params& params) {
+  std::vector<const char*> values;
+  for (const auto& value : params.values()) values.push_back(value ? value->c_str() : nullptr);
+  return values;
+}
+#endif
 
 absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
   // libpq names host, user and database; of an address that it can't read it quotes any part.
@@ -105,10 +119,10 @@ std::string_view StateOf(const pqxx::transaction_rollback& error) {
 #endif
 
 // Runs something that calls libpqxx; its exceptions end here.
-template <typename Run>
-absl::StatusOr<Result> Connection::Impl::Guard(Run run) {
+template <typename Work>
+absl::StatusOr<Result> Connection::Impl::Guard(Work work) {
   try {
-    return Result(std::make_shared<Result::Impl>(run()));
+    return Result(std::make_shared<Result::Impl>(work()));
   } catch (const pqxx::sql_error& e) {
     // The server's last words to a session that it ends come as an ordinary error.
     if (!connection.is_open()) lost = true;
@@ -121,59 +135,46 @@ absl::StatusOr<Result> Connection::Impl::Guard(Run run) {
     lost = true;
     return SqlError(kConnectionLost, e.what());
   } catch (const std::exception& e) {
-    if (!connection.is_open()) {
-      lost = true;
-      return SqlError(kConnectionLost, e.what());
-    }
-    return SqlError("XX000", e.what());
+    if (!connection.is_open()) lost = true;
+    return SqlError(lost ? kConnectionLost : "XX000", e.what());
   }
 }
 
-absl::StatusOr<Result> Connection::Impl::Execute(std::string_view sql, const Params& params) {
-  return Guard([&] {
-    pqxx::nontransaction run(connection);
-    if (params.values().empty()) return run.exec(std::string(sql));
-#if PQXX_VERSION_MAJOR >= 7
-    pqxx::params list;
-    list.reserve(params.values().size());
-    for (const auto& value : params.values()) list.append(value);
-#if PQXX_VERSION_MAJOR > 7 || PQXX_VERSION_MINOR >= 9
-    return run.exec(pqxx::zview(std::string(sql)), list);
+absl::StatusOr<Result> Connection::ExecuteText(std::string_view sql, const Params& params) {
+  return impl_->Guard([&] {
+    const std::string text(sql);
+    pqxx::nontransaction run(impl_->connection);
+    if (params.values().empty()) return run.exec(text);
+    auto values = Values(params);
+#if PQXX_VERSION_MAJOR < 7
+    return run.exec_params(text, pqxx::prepare::make_dynamic_params(values));
+#elif PQXX_VERSION_MAJOR > 7 || PQXX_VERSION_MINOR >= 9
+    return run.exec(pqxx::zview(text), values);
 #else
-    return run.exec_params(pqxx::zview(std::string(sql)), list);
-#endif
-#else
-    std::vector<const char*> list;
-    for (const auto& value : params.values()) list.push_back(value ? value->c_str() : nullptr);
-    return run.exec_params(std::string(sql), pqxx::prepare::make_dynamic_params(list));
+    return run.exec_params(pqxx::zview(text), values);
 #endif
   });
 }
 
-absl::StatusOr<Result> Connection::Impl::Execute(const Statement& statement, const Params& params) {
-  auto result = Guard([&] {
+absl::StatusOr<Result> Connection::ExecutePrepared(const Statement& statement,
+                                                   const Params& params) {
+  auto result = impl_->Guard([&] {
     const std::string name(statement.name);
-    if (!prepared.contains(statement.name)) {
-      connection.prepare(name, std::string(statement.sql));
-      prepared.insert(name);
+    if (!impl_->prepared.contains(statement.name)) {
+      impl_->connection.prepare(name, std::string(statement.sql));
+      impl_->prepared.insert(name);
     }
-    pqxx::nontransaction run(connection);
-#if PQXX_VERSION_MAJOR >= 7
-    pqxx::params list;
-    list.reserve(params.values().size());
-    for (const auto& value : params.values()) list.append(value);
-#if PQXX_VERSION_MAJOR > 7 || PQXX_VERSION_MINOR >= 9
-    return run.exec(pqxx::prepped{name}, list);
+    pqxx::nontransaction run(impl_->connection);
+    auto values = Values(params);
+#if PQXX_VERSION_MAJOR < 7
+    return run.exec_prepared(name, pqxx::prepare::make_dynamic_params(values));
+#elif PQXX_VERSION_MAJOR > 7 || PQXX_VERSION_MINOR >= 9
+    return run.exec(pqxx::prepped{name}, values);
 #else
-    return run.exec_prepared(pqxx::zview(name), list);
-#endif
-#else
-    std::vector<const char*> list;
-    for (const auto& value : params.values()) list.push_back(value ? value->c_str() : nullptr);
-    return run.exec_prepared(name, pqxx::prepare::make_dynamic_params(list));
+    return run.exec_prepared(pqxx::zview(name), values);
 #endif
   });
-  if (result.ok() && !known.contains(statement.name)) known.emplace(statement.name);
+  if (result.ok() && !impl_->known.contains(statement.name)) impl_->known.emplace(statement.name);
   return result;
 }
 
@@ -196,26 +197,15 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
     return ConnectError(options, e.what());
   }
   std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
-  RETURN_IF_ERROR(opened->Script(SessionSettings(options)));
+  RETURN_IF_ERROR(opened->Run(SessionSettings(options)));
   return opened;
 }
 
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Connection::~Connection() = default;
 
-absl::StatusOr<Result> Connection::Execute(std::string_view sql, const Params& params) {
-  return impl_->Execute(sql, params);
-}
-absl::StatusOr<Result> Connection::Execute(const Statement& statement, const Params& params) {
-  return impl_->Execute(statement, params);
-}
-
-absl::Status Connection::Script(std::string_view sql) {
-  return impl_->Execute(sql, Params()).status();
-}
-
 absl::StatusOr<Transaction> Connection::Begin() {
-  RETURN_IF_ERROR(Execute("BEGIN").status());
+  RETURN_IF_ERROR(Run("BEGIN"));
   return Transaction(this);
 }
 
@@ -227,24 +217,19 @@ std::string Connection::database() const { return impl_->connection.dbname(); }
 int Connection::socket() const { return impl_->connection.sock(); }
 
 absl::Status Connection::Listen(std::string_view channel) {
+  const auto listening = impl_->Guard([&] {
+    const std::string name(channel);
 #if PQXX_VERSION_MAJOR >= 7
-  return impl_
-      ->Guard([&] {
-        impl_->connection.listen(std::string(channel), [this](pqxx::notification event) {
-          impl_->notifications.push_back({std::string(event.channel), std::string(event.payload)});
-        });
-        return pqxx::result();
-      })
-      .status();
+    impl_->connection.listen(name, [this](pqxx::notification event) {
+      impl_->notifications.push_back({std::string(event.channel), std::string(event.payload)});
+    });
 #else
-  return impl_
-      ->Guard([&] {
-        impl_->receivers.push_back(std::make_unique<Impl::Receiver>(
-            impl_->connection, std::string(channel), impl_->notifications));
-        return pqxx::result();
-      })
-      .status();
+    impl_->receivers.push_back(
+        std::make_unique<Impl::Receiver>(impl_->connection, name, impl_->notifications));
 #endif
+    return pqxx::result();
+  });
+  return listening.status();
 }
 
 absl::StatusOr<std::vector<Notification>> Connection::TakeNotifications() {

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
+#include "platform/status.h"
 #include "postgres/params.h"
 #include "postgres/result.h"
 
@@ -22,16 +20,14 @@ namespace lockstep::postgres {
 // made when the tables may have been empty, must hold when they are large: so it may not read a
 // table from end to end, nor keep one for a join.
 inline constexpr char kPlannedOnce[] =
-    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_material = "
-    "off; "
-    "SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; ";
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off; "
+    "SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off; ";
 
 struct ConnectionOptions {
   std::string url;  // libpq's URI or key=value form
   std::string application_name = "lockstep";
   Millis connect_timeout{5'000};
   Millis statement_timeout{30'000};  // 0 = none
-  Millis lock_timeout{0};            // 0 = none
   Millis idle_in_transaction_timeout{60'000};
   Millis idle_session_timeout{0};  // a session that its owner stops pinging is ended
   std::string settings;  // further ones, as statements, each with its semicolon; those above win
@@ -49,30 +45,64 @@ struct Notification {
   std::string payload;
 };
 
+// What statements are run on: a connection, where each commits by itself, or a transaction. Values
+// after the statement are its parameters. Errors are SqlError/InDoubtError statuses: see
+// sql_error.h.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  template <class... Values>
+  absl::StatusOr<Result> Execute(std::string_view sql, const Values&... values) {
+    return ExecuteText(sql, Params(values...));
+  }
+  template <class... Values>
+  absl::StatusOr<Result> Execute(const Statement& statement, const Values&... values) {
+    return ExecutePrepared(statement, Params(values...));
+  }
+  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params) {
+    return ExecuteText(sql, params);
+  }
+  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params) {
+    return ExecutePrepared(statement, params);
+  }
+
+  // For a statement whose rows nobody wants; without parameters also several, separated by
+  // semicolons.
+  template <class Sql, class... Values>
+  absl::Status Run(const Sql& sql, const Values&... values) {
+    return Execute(sql, values...).status();
+  }
+  // How many rows it has changed.
+  template <class Sql, class... Values>
+  absl::StatusOr<int64_t> Affected(const Sql& sql, const Values&... values) {
+    ASSIGN_OR_RETURN(const Result result, Execute(sql, values...));
+    return result.affected_rows();
+  }
+  // The one number that it answers; 0 for NULL. REQUIRES: it always answers a row.
+  template <class Sql, class... Values>
+  absl::StatusOr<int64_t> Number(const Sql& sql, const Values&... values) {
+    ASSIGN_OR_RETURN(const Result result, Execute(sql, values...));
+    return result.Int(0, 0);
+  }
+
+ private:
+  virtual absl::StatusOr<Result> ExecuteText(std::string_view sql, const Params& params) = 0;
+  virtual absl::StatusOr<Result> ExecutePrepared(const Statement& statement,
+                                                 const Params& params) = 0;
+};
+
 class Transaction;
 
 // One session. Owned by one thread, with all that came from it. Never reconnects by itself: a
 // session that broke stays broken (its locks, its LISTENs and its transaction are gone), and its
-// owner opens another. Errors are SqlError/InDoubtError statuses: see sql_error.h.
-class Connection {
+// owner opens another.
+class Connection : public Executor {
  public:
   static absl::StatusOr<std::unique_ptr<Connection>> Open(const ConnectionOptions& options);
-  ~Connection();
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-
-  // Outside a transaction each statement commits by itself. Values after the statement are its
-  // parameters.
-  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
-  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
-  template <class Sql, class... Values>
-  requires(sizeof...(Values) > 1 || (!std::same_as<Values, Params> &&
-                                     ...)) absl::StatusOr<Result> Execute(const Sql& sql,
-                                                                          const Values&... values) {
-    return Execute(sql, Params(values...));
-  }
-  // Several statements separated by semicolons, without parameters (migrations).
-  absl::Status Script(std::string_view sql);
 
   // REQUIRES: no other transaction of this connection is open.
   absl::StatusOr<Transaction> Begin();
@@ -93,32 +123,24 @@ class Connection {
   struct Impl;
   explicit Connection(std::unique_ptr<Impl> impl);
 
+  absl::StatusOr<Result> ExecuteText(std::string_view sql, const Params& params) override;
+  absl::StatusOr<Result> ExecutePrepared(const Statement& statement, const Params& params) override;
+
   std::unique_ptr<Impl> impl_;
 };
 
 // Work that commits together or not at all. Rolls back when destroyed uncommitted.
-class Transaction {
+class Transaction : public Executor {
  public:
   Transaction(Transaction&& other) noexcept;
   Transaction& operator=(Transaction&&) = delete;
-  ~Transaction();
-
-  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params = {});
-  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params = {});
-  template <class Sql, class... Values>
-  requires(sizeof...(Values) > 1 || (!std::same_as<Values, Params> &&
-                                     ...)) absl::StatusOr<Result> Execute(const Sql& sql,
-                                                                          const Values&... values) {
-    return Execute(sql, Params(values...));
-  }
+  ~Transaction() override;
 
   // For a statement whose answer nobody needs: it is sent along with the next one or the COMMIT, in
   // one round trip. Its failure is theirs.
-  absl::Status Defer(const Statement& statement, const Params& params = {});
   template <class... Values>
-  requires(sizeof...(Values) > 1 || (!std::same_as<Values, Params> && ...)) absl::Status
-      Defer(const Statement& statement, const Values&... values) {
-    return Defer(statement, Params(values...));
+  absl::Status Defer(const Statement& statement, const Values&... values) {
+    return DeferWith(statement, Params(values...));
   }
 
   // InDoubtError when the connection was lost before the answer came: it may have happened.
@@ -126,13 +148,14 @@ class Transaction {
   absl::Status Commit();
   absl::Status Rollback();
 
-  Connection& connection() { return *connection_; }
-
  private:
   friend class Connection;
   explicit Transaction(Connection* connection, std::string_view unsent = "")
       : connection_(connection), begun_(unsent.empty()), unsent_(unsent) {}
 
+  absl::StatusOr<Result> ExecuteText(std::string_view sql, const Params& params) override;
+  absl::StatusOr<Result> ExecutePrepared(const Statement& statement, const Params& params) override;
+  absl::Status DeferWith(const Statement& statement, const Params& params);
   absl::StatusOr<Result> Send(std::string_view last);
   absl::StatusOr<Result> Note(absl::StatusOr<Result> result);
 

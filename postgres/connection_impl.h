@@ -1,16 +1,23 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <pqxx/pqxx>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "postgres/connection.h"
 
-// What a Connection holds; for this folder's own sources only.
+// What a Result and a Connection hold; for this folder's own sources only.
 namespace lockstep::postgres {
+
+struct Result::Impl {
+  explicit Impl(const pqxx::result& rows) : result(rows) {}
+
+  pqxx::result result;
+  mutable std::atomic<int> next_column{0};  // where Result::Column looks first
+};
 
 // libpqxx writes notices to stderr unless told otherwise; ours say nothing that a log line doesn't.
 #if PQXX_VERSION_MAJOR >= 7
@@ -29,11 +36,8 @@ struct Silent : pqxx::errorhandler {
 struct Connection::Impl {
   explicit Impl(const std::string& url) : connection(url), silent(connection) {}
 
-  template <typename Run>
-  absl::StatusOr<Result> Guard(Run run);
-
-  absl::StatusOr<Result> Execute(std::string_view sql, const Params& params);
-  absl::StatusOr<Result> Execute(const Statement& statement, const Params& params);
+  template <typename Work>
+  absl::StatusOr<Result> Guard(Work work);
 
   pqxx::connection connection;
   Silent silent;

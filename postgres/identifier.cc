@@ -32,6 +32,14 @@ std::string TakeIdentifier(std::string_view& text) {
   return name;
 }
 
+// The text with each of these characters written twice.
+std::string Doubled(std::string_view text, std::string_view which) {
+  std::string doubled;
+  doubled.reserve(text.size());
+  for (const char c : text) doubled.append(which.find(c) == std::string_view::npos ? 1 : 2, c);
+  return doubled;
+}
+
 bool Usable(std::string_view name) {
   return !name.empty() && name.size() <= kMaxIdentifierBytes &&
          name.find('\0') == std::string_view::npos;
@@ -64,24 +72,10 @@ std::string FillNames(std::string_view sql, std::initializer_list<NamedText> nam
 std::string QuoteLiteral(std::string_view value) {
   // With a backslash in it, the form that means the same whatever standard_conforming_strings says.
   const bool escapes = value.find('\\') != std::string_view::npos;
-  std::string quoted = escapes ? "E'" : "'";
-  quoted.reserve(value.size() + 3);
-  for (const char c : value) {
-    if (c == '\'' || c == '\\') quoted += c;
-    quoted += c;
-  }
-  quoted += '\'';
-  return quoted;
+  return (escapes ? "E'" : "'") + Doubled(value, "'\\") + "'";
 }
 
-std::string QuoteIdentifier(std::string_view name) {
-  std::string quoted = "\"";
-  for (const char c : name) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
+std::string QuoteIdentifier(std::string_view name) { return '"' + Doubled(name, "\"") + '"'; }
 
 absl::StatusOr<QualifiedName> QualifiedName::Parse(std::string_view text) {
   std::string_view rest = text;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <map>
+#include <regex>
 #include <utility>
 
 #include "platform/status.h"
@@ -34,44 +34,26 @@ std::string In(const std::string& schema, std::string_view sql) {
   return FillNames(sql, {{"schema", QuoteIdentifier(schema)}});
 }
 
-struct Name {
-  int version = 0;
-  std::string stem;
-  bool up = false;
-};
-
-absl::StatusOr<Name> ParseName(std::string_view file) {
-  Name name;
-  const size_t slash = file.rfind('/');
-  std::string_view base = slash == std::string_view::npos ? file : file.substr(slash + 1);
-  for (const auto& [ending, up] : {std::pair{std::string_view(".up.sql"), true},
-                                   std::pair{std::string_view(".down.sql"), false}}) {
-    if (!base.ends_with(ending)) continue;
-    base.remove_suffix(ending.size());
-    name.up = up;
-    const auto [end, error] = std::from_chars(base.data(), base.data() + base.size(), name.version);
-    if (error != std::errc() || name.version <= 0 || *end != '_') break;
-    name.stem = base.substr(end - base.data() + 1);
-    return name;
-  }
-  return InvalidArgument("{} is not named like a migration (NNN_name.up.sql, NNN_name.down.sql)",
-                         file);
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Migration>> ParseMigrations(const std::vector<MigrationFile>& files) {
+  static const std::regex kName(R"((?:.*/)?0*([1-9]\d{0,8})_(.*)\.(up|down)\.sql)");
   std::map<int, Migration> steps;
   for (const MigrationFile& file : files) {
-    ASSIGN_OR_RETURN(const Name name, ParseName(file.name));
-    Migration& step = steps[name.version];
-    if (!step.name.empty() && step.name != name.stem) {
-      return InvalidArgument("migration {} has two names: {} and {}", name.version, step.name,
-                             name.stem);
+    std::cmatch name;
+    if (!std::regex_match(file.name.data(), file.name.data() + file.name.size(), name, kName)) {
+      return InvalidArgument(
+          "{} is not named like a migration (NNN_name.up.sql, NNN_name.down.sql)", file.name);
     }
-    step.version = name.version;
-    step.name = name.stem;
-    (name.up ? step.up : step.down) = file.text;
+    const int version = std::stoi(name[1]);
+    Migration& step = steps[version];
+    if (!step.name.empty() && step.name != name[2]) {
+      return InvalidArgument("migration {} has two names: {} and {}", version, step.name,
+                             name.str(2));
+    }
+    step.version = version;
+    step.name = name[2];
+    (name[3] == "up" ? step.up : step.down) = file.text;
   }
   std::vector<Migration> migrations;
   for (auto& [version, step] : steps) {
@@ -90,68 +72,62 @@ Migrator::Migrator(Connection& connection, std::string schema, std::vector<Migra
     : connection_(connection), schema_(std::move(schema)), migrations_(std::move(migrations)) {}
 
 absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
-  std::map<int, std::string> applied;
+  std::vector<State> states;
+  for (const Migration& migration : migrations_) states.push_back({.migration = migration});
   ASSIGN_OR_RETURN(const Result table,
                    connection_.Execute(kHasTable, In(schema_, "{schema}.schema_migrations")));
-  if (table[0].Bool("found")) {
-    ASSIGN_OR_RETURN(const Result rows, connection_.Execute(In(schema_, kApplied)));
-    for (const Row row : rows) {
-      const int version = static_cast<int>(row.Int("version"));
-      applied[version] = row.Text("applied_at");
-      if (version > static_cast<int>(migrations_.size())) {
-        return FailedPrecondition(
-            "schema {} is at migration {}, which this version of Lockstep does not know; use the "
-            "version that made it, or a newer one",
-            schema_, version);
-      }
-      ASSIGN_OR_RETURN(const Result sum,
-                       connection_.Execute("SELECT md5($1) AS md5", migrations_[version - 1].up));
-      if (sum[0].Text("md5") != row.Text("md5")) {
-        return FailedPrecondition(
-            "migration {} of schema {} was changed after it was applied; restore its text and add "
-            "a new migration instead",
-            version, schema_);
-      }
+  if (!table[0].Bool("found")) return states;
+  ASSIGN_OR_RETURN(const Result rows, connection_.Execute(In(schema_, kApplied)));
+  for (const Row row : rows) {
+    const size_t version = row.Int("version");
+    if (version > states.size()) {
+      return FailedPrecondition(
+          "schema {} is at migration {}, which this version of Lockstep does not know; use the "
+          "version that made it, or a newer one",
+          schema_, version);
     }
-  }
-  std::vector<State> states;
-  for (const Migration& migration : migrations_) {
-    const auto found = applied.find(migration.version);
-    states.push_back(
-        {migration, found != applied.end(), found == applied.end() ? "" : found->second});
+    State& state = states[version - 1];
+    state.applied = true;
+    state.applied_at = row.Text("applied_at");
+    ASSIGN_OR_RETURN(const Result sum,
+                     connection_.Execute("SELECT md5($1) AS md5", state.migration.up));
+    if (sum[0].Text("md5") != row.Text("md5")) {
+      return FailedPrecondition(
+          "migration {} of schema {} was changed after it was applied; restore its text and add "
+          "a new migration instead",
+          version, schema_);
+    }
   }
   return states;
 }
 
 absl::Status Migrator::Prepare() {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction.Execute(kLock, schema_).status());
+  RETURN_IF_ERROR(transaction.Run(kLock, schema_));
   ASSIGN_OR_RETURN(const Result exists,
                    transaction.Execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema_));
   // Asked first: CREATE SCHEMA IF NOT EXISTS wants the right to create even when it exists.
-  if (exists.empty())
-    RETURN_IF_ERROR(transaction.Execute(In(schema_, "CREATE SCHEMA {schema}")).status());
-  RETURN_IF_ERROR(transaction.Execute(In(schema_, kCreateTable)).status());
+  if (exists.empty()) RETURN_IF_ERROR(transaction.Run(In(schema_, "CREATE SCHEMA {schema}")));
+  RETURN_IF_ERROR(transaction.Run(In(schema_, kCreateTable)));
   return transaction.Commit();
 }
 
 absl::Status Migrator::Run(const Migration& migration, bool up) {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction.Execute(kLock, schema_).status());
+  RETURN_IF_ERROR(transaction.Run(kLock, schema_));
   ASSIGN_OR_RETURN(const Result done,
                    transaction.Execute(In(schema_, kIsApplied), migration.version));
   if (done.empty() != up) return transaction.Commit();  // another migrator was faster
-  RETURN_IF_ERROR(transaction.Execute(In(schema_, kSearchPath)).status());
-  const absl::Status ran = transaction.Execute(up ? migration.up : migration.down).status();
+  RETURN_IF_ERROR(transaction.Run(In(schema_, kSearchPath)));
+  const absl::Status ran = transaction.Run(up ? migration.up : migration.down);
   if (!ran.ok()) {
     return absl::Status(ran.code(), fmt::format("migration {:03}_{} ({}) of schema {} failed: {}",
                                                 migration.version, migration.name,
                                                 up ? "up" : "down", schema_, MessageOf(ran)));
   }
-  const auto noted = up ? transaction.Execute(In(schema_, kRecord), migration.version,
-                                              migration.name, migration.up)
-                        : transaction.Execute(In(schema_, kForget), migration.version);
-  RETURN_IF_ERROR(noted.status());
+  RETURN_IF_ERROR(
+      up ? transaction.Run(In(schema_, kRecord), migration.version, migration.name, migration.up)
+         : transaction.Run(In(schema_, kForget), migration.version));
   return transaction.Commit();
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/compile.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "platform/duration.h"
 
 namespace lockstep::postgres {
@@ -81,36 +83,18 @@ void Array::AddBytea(std::string_view bytes) {
   text_ += '"';
 }
 
-void Array::AddOptional(const std::optional<std::string>& value) {
-  if (value.has_value()) {
-    Add(*value);
-  } else {
-    AddNull();
-  }
-}
+void Array::AddIfAny(std::string_view value) { value.empty() ? AddNull() : Add(value); }
 
-Params& Params::Add(std::string_view value) {
-  values_.emplace_back(value);
+Params& Params::Add(std::string value) {
+  values_.emplace_back(std::move(value));
   return *this;
 }
-Params& Params::Add(int64_t value) {
-  values_.emplace_back(fmt::format("{}", value));
-  return *this;
-}
+Params& Params::Add(int64_t value) { return Add(fmt::format("{}", value)); }
 Params& Params::Add(bool value) { return Add(value ? "t" : "f"); }
-Params& Params::Add(double value) {
-  values_.emplace_back(fmt::format("{}", value));
-  return *this;
-}
+Params& Params::Add(double value) { return Add(fmt::format("{}", value)); }
 Params& Params::Add(WallTime value) { return Add(FormatTimestamp(value)); }
-Params& Params::Add(const Array& value) {
-  values_.emplace_back(value.Text());
-  return *this;
-}
-Params& Params::Add(Bytea value) {
-  values_.emplace_back(EncodeBytea(value.bytes));
-  return *this;
-}
+Params& Params::Add(const Array& value) { return Add(value.Text()); }
+Params& Params::Add(Bytea value) { return Add(EncodeBytea(value.bytes)); }
 Params& Params::Add(std::nullptr_t) {
   values_.emplace_back(std::nullopt);
   return *this;

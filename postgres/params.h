@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,15 +21,24 @@ std::string DecodeBytea(std::string_view hex);
 class Array {
  public:
   explicit Array(size_t expected_bytes = 0) { text_.reserve(expected_bytes + 2); }
+  template <class Value>
+  explicit Array(const std::vector<Value>& values) {
+    for (const Value& value : values) Add(value);
+  }
 
   void Add(std::string_view value);
   void Add(const char* value) { Add(std::string_view(value)); }  // else it would be a bool
   void Add(int64_t value);
+  void Add(int value) { Add(static_cast<int64_t>(value)); }
   void Add(bool value);
   void Add(WallTime value);
   void AddBytea(std::string_view bytes);
+  template <class Value>
+  void Add(const std::optional<Value>& value) {
+    value.has_value() ? Add(*value) : AddNull();
+  }
   void AddNull();
-  void AddOptional(const std::optional<std::string>& value);
+  void AddIfAny(std::string_view value);  // NULL for an empty text
 
   // Elements that need no quoting (numbers, uuids known to be valid).
   void AddPlain(std::string_view value);
@@ -55,25 +63,29 @@ class Params {
  public:
   Params() = default;
   template <class... Values>
-  requires(sizeof...(Values) > 1 ||
-           (!std::same_as<Values, Params> && ...)) explicit Params(const Values&... values) {
+  explicit Params(const Values&... values) {
     (Add(values), ...);
   }
 
-  Params& Add(std::string_view value);
-  Params& Add(const char* value) { return Add(std::string_view(value)); }
-  Params& Add(const std::string& value) { return Add(std::string_view(value)); }
+  Params& Add(std::string value);
+  Params& Add(std::string_view value) { return Add(std::string(value)); }
+  Params& Add(const char* value) { return Add(std::string(value)); }
   Params& Add(int64_t value);
   Params& Add(int value) { return Add(static_cast<int64_t>(value)); }
   Params& Add(bool value);
   Params& Add(double value);
   Params& Add(WallTime value);
+  Params& Add(Millis value) { return Add(static_cast<int64_t>(value.count())); }
   Params& Add(const Array& value);
   Params& Add(Bytea value);
   Params& Add(std::nullptr_t);  // NULL
+  template <class Value>
+  Params& Add(const std::vector<Value>& values) {
+    return Add(Array(values));
+  }
   template <class Tag>
   Params& Add(const StrongId<Tag>& id) {
-    return Add(std::string_view(id.value()));
+    return Add(id.value());
   }
   template <class Value>
   Params& Add(const std::optional<Value>& value) {

@@ -4,12 +4,11 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <pqxx/pqxx>
 #include <utility>
 
 #include "platform/duration.h"
+#include "postgres/connection_impl.h"
 #include "postgres/params.h"
-#include "postgres/result_impl.h"
 
 namespace lockstep::postgres {
 
@@ -35,13 +34,6 @@ std::optional<std::string> Result::Optional(int row, int column) const {
 int64_t Result::Int(int row, int column) const {
   const std::string_view text = Text(row, column);
   int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-double Result::Double(int row, int column) const {
-  const std::string_view text = Text(row, column);
-  double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }

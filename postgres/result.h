@@ -27,7 +27,6 @@ class Result {
   std::string_view Text(int row, int column) const;  // empty for NULL
   std::optional<std::string> Optional(int row, int column) const;
   int64_t Int(int row, int column) const;  // 0 for NULL
-  double Double(int row, int column) const;
   bool Bool(int row, int column) const;
   std::string Bytes(int row, int column) const;  // of a bytea
   // REQUIRES: the column is a timestamptz (the session's zone is UTC and its style ISO).
@@ -54,7 +53,6 @@ class Row {
   std::string_view Text(std::string_view name) const { return result_->Text(row_, At(name)); }
   std::string String(std::string_view name) const { return std::string(Text(name)); }
   int64_t Int(std::string_view name) const { return result_->Int(row_, At(name)); }
-  double Double(std::string_view name) const { return result_->Double(row_, At(name)); }
   bool Bool(std::string_view name) const { return result_->Bool(row_, At(name)); }
   std::string Bytes(std::string_view name) const { return result_->Bytes(row_, At(name)); }
   WallTime Time(std::string_view name) const { return result_->Time(row_, At(name)); }

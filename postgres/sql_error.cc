@@ -1,8 +1,5 @@
 #include "postgres/sql_error.h"
 
-#include <algorithm>
-#include <array>
-
 #include "absl/strings/cord.h"
 #include "platform/status.h"
 #include "platform/text.h"
@@ -14,32 +11,26 @@ constexpr char kSqlStateUrl[] = "lockstep/sqlstate";
 constexpr char kInDoubtUrl[] = "lockstep/in-doubt";
 constexpr size_t kMaxMessageBytes = 2048;
 
-constexpr std::array<std::string_view, 6> kTransient = {"08", "40", "53", "55", "57", "58"};
-constexpr std::array<std::string_view, 7> kData = {"21", "22", "23", "44", "54", "P0", "XX"};
+struct Class {
+  std::string_view name;
+  absl::StatusCode code;
+  std::string_view sqlstates;  // their first two characters
+};
+constexpr Class kClasses[] = {
+    {"transient", absl::StatusCode::kUnavailable, "08 40 53 55 57 58"},
+    {"in doubt", absl::StatusCode::kUnknown, ""},
+    {"data", absl::StatusCode::kInvalidArgument, "21 22 23 44 54 P0 XX"},
+    {"configuration", absl::StatusCode::kFailedPrecondition, ""},
+};
 
-template <size_t N>
-bool Holds(const std::array<std::string_view, N>& classes, std::string_view sqlstate) {
-  return std::find(classes.begin(), classes.end(), sqlstate.substr(0, 2)) != classes.end();
-}
+const Class& Of(ErrorClass error_class) { return kClasses[static_cast<size_t>(error_class)]; }
 
 ErrorClass ClassOf(std::string_view sqlstate) {
-  if (Holds(kTransient, sqlstate)) return ErrorClass::kTransient;
-  if (Holds(kData, sqlstate)) return ErrorClass::kData;
-  return ErrorClass::kConfiguration;
-}
-
-absl::StatusCode CodeOf(ErrorClass error_class) {
-  switch (error_class) {
-    case ErrorClass::kTransient:
-      return absl::StatusCode::kUnavailable;
-    case ErrorClass::kInDoubt:
-      return absl::StatusCode::kUnknown;
-    case ErrorClass::kData:
-      return absl::StatusCode::kInvalidArgument;
-    case ErrorClass::kConfiguration:
-      break;
+  if (sqlstate.empty()) return ErrorClass::kConfiguration;
+  for (const ErrorClass is : {ErrorClass::kTransient, ErrorClass::kData}) {
+    if (Of(is).sqlstates.find(sqlstate.substr(0, 2)) != std::string_view::npos) return is;
   }
-  return absl::StatusCode::kFailedPrecondition;
+  return ErrorClass::kConfiguration;
 }
 
 // Messages of class 22 (`invalid input syntax for type uuid: "…"`) quote the value that they
@@ -59,13 +50,13 @@ absl::Status SqlError(std::string_view sqlstate, std::string_view message) {
   // Terse messages are one line; whatever follows it would be detail.
   const std::string shown = WithoutValue(sqlstate, Trim(message));
   message = std::string_view(shown).substr(0, shown.find('\n'));
-  absl::Status status(CodeOf(ClassOf(sqlstate)), Truncate(message, kMaxMessageBytes));
+  absl::Status status(Of(ClassOf(sqlstate)).code, Truncate(message, kMaxMessageBytes));
   status.SetPayload(kSqlStateUrl, absl::Cord(std::string(sqlstate)));
   return status;
 }
 
 absl::Status InDoubtError(std::string_view message) {
-  absl::Status status(CodeOf(ErrorClass::kInDoubt), Truncate(Trim(message), kMaxMessageBytes));
+  absl::Status status(Of(ErrorClass::kInDoubt).code, Truncate(Trim(message), kMaxMessageBytes));
   status.SetPayload(kInDoubtUrl, absl::Cord());
   return status;
 }
@@ -80,18 +71,6 @@ std::string SqlState(const absl::Status& status) {
   return payload.has_value() ? std::string(*payload) : std::string();
 }
 
-std::string_view Name(ErrorClass error_class) {
-  switch (error_class) {
-    case ErrorClass::kTransient:
-      return "transient";
-    case ErrorClass::kInDoubt:
-      return "in doubt";
-    case ErrorClass::kData:
-      return "data";
-    case ErrorClass::kConfiguration:
-      break;
-  }
-  return "configuration";
-}
+std::string_view Name(ErrorClass error_class) { return Of(error_class).name; }
 
 }  // namespace lockstep::postgres

@@ -45,23 +45,24 @@ absl::StatusOr<Result> Transaction::Send(std::string_view last) {
   return Note(connection_->Execute(std::exchange(unsent_, {}).append(last)));
 }
 
-absl::StatusOr<Result> Transaction::Execute(std::string_view sql, const Params& params) {
+absl::StatusOr<Result> Transaction::ExecuteText(std::string_view sql, const Params& params) {
   if (params.values().empty()) return Send(sql);
   if (!unsent_.empty()) RETURN_IF_ERROR(Send("").status());
   return Note(connection_->Execute(sql, params));
 }
 
-absl::StatusOr<Result> Transaction::Execute(const Statement& statement, const Params& params) {
+absl::StatusOr<Result> Transaction::ExecutePrepared(const Statement& statement,
+                                                    const Params& params) {
   if (unsent_.empty()) return Note(connection_->Execute(statement, params));
   if (connection_->impl_->known.contains(statement.name)) return Send(CallOf(statement, params));
   RETURN_IF_ERROR(Send("").status());
   return Note(connection_->Execute(statement, params));
 }
 
-absl::Status Transaction::Defer(const Statement& statement, const Params& params) {
+absl::Status Transaction::DeferWith(const Statement& statement, const Params& params) {
   // Only what the server knows already can be called by name.
   if (!connection_->impl_->known.contains(statement.name)) {
-    return Execute(statement, params).status();
+    return ExecutePrepared(statement, params).status();
   }
   unsent_ += CallOf(statement, params) + "; ";
   return absl::OkStatus();
@@ -75,18 +76,18 @@ absl::Status Transaction::Commit() {
     return failed;
   }
   Connection* const connection = std::exchange(connection_, nullptr);
-  const auto committed = connection->Execute(unsent_ + "COMMIT");
-  if (committed.ok()) return absl::OkStatus();
-  if (connection->broken()) return InDoubtError(MessageOf(committed.status()));
+  absl::Status committed = connection->Run(unsent_ + "COMMIT");
+  if (committed.ok()) return committed;
+  if (connection->broken()) return InDoubtError(MessageOf(committed));
   // A statement before it that fails keeps the COMMIT from being run.
-  if (!unsent_.empty()) connection->Execute("ROLLBACK").status().IgnoreError();
-  return committed.status();
+  if (!unsent_.empty()) connection->Run("ROLLBACK").IgnoreError();
+  return committed;
 }
 
 absl::Status Transaction::Rollback() {
   Connection* const connection = std::exchange(connection_, nullptr);
   if (connection == nullptr || !begun_ || connection->broken()) return absl::OkStatus();
-  return connection->Execute("ROLLBACK").status();
+  return connection->Run("ROLLBACK");
 }
 
 }  // namespace lockstep::postgres

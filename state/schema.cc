@@ -1,7 +1,5 @@
 #include "state/schema.h"
 
-#include <utility>
-
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -25,7 +23,7 @@ std::string Schema::Sql(std::string_view text) const {
 }
 
 absl::Status Schema::Check(postgres::Connection& connection) const {
-  const auto applied = connection.Execute(Sql(kMigrations));
+  const auto applied = connection.Number(Sql(kMigrations));
   const int64_t wanted = static_cast<int64_t>(sql::StateMigrations().size());
   if (!applied.ok()) {
     const std::string sqlstate = postgres::SqlState(applied.status());
@@ -35,11 +33,11 @@ absl::Status Schema::Check(postgres::Connection& connection) const {
         "state --schema {0}",
         name_, connection.database());
   }
-  if (applied->Int(0, 0) < wanted) {
+  if (*applied < wanted) {
     return FailedPrecondition(
         "the state schema '{0}' is at migration {1} and this program needs {2}; run: lockstepctl "
         "migrate up --set state --schema {0}",
-        name_, applied->Int(0, 0), wanted);
+        name_, *applied, wanted);
   }
   return absl::OkStatus();
 }

@@ -2,9 +2,10 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "platform/strong_id.h"
 #include "postgres/connection.h"
 
 namespace lockstep::state {
@@ -36,11 +37,24 @@ class Statement {
       : name_(name), sql_(schema.Sql(text)) {}
 
   operator postgres::Statement() const { return {name_, sql_}; }  // NOLINT: that is its purpose
-  const std::string& sql() const { return sql_; }
 
  private:
   std::string_view name_;
   std::string sql_;
+};
+
+// A class of the rooms that keeps something of one group, which is $1 of its statements. Safe from
+// any thread, with connections of the callers' own.
+class GroupStore {
+ public:
+  GroupStore(const Schema& schema, ConsumerGroup group)
+      : schema_(schema), group_(std::move(group)) {}
+
+  const ConsumerGroup& group() const { return group_; }
+
+ protected:
+  const Schema schema_;
+  const ConsumerGroup group_;
 };
 
 }  // namespace lockstep::state

@@ -5,7 +5,7 @@
 namespace shop {
 namespace {
 
-using lockstep::offsets::GroupOffset;
+using lockstep::state::GroupOffset;
 using lockstep::postgres::Transaction;
 
 // The least of the lanes'. A process that is gone holds it back, which is only ever too careful.
@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<GroupOffset>> ShopOffsets::Load(Transaction* transa
 }
 
 absl::Status ShopOffsets::Save(Transaction* transaction,
-                               const lockstep::offsets::LaneOffset& offset) {
+                               const lockstep::state::LaneOffset& offset) {
   return transaction
       ->Execute(kSave, offset.group, offset.instance, offset.lane, offset.subscription,
                 offset.position.publish_time, offset.position.message_id, offset.epoch)
@@ -52,7 +52,7 @@ absl::Status ShopOffsets::Save(Transaction* transaction,
 }
 
 absl::Status ShopOffsets::Reset(Transaction* transaction,
-                                const lockstep::offsets::ResetRecord& record) {
+                                const lockstep::state::ResetRecord& record) {
   const auto forgotten = transaction->Execute(kForget, record.group);
   if (!forgotten.ok() || !record.to.has_value()) return forgotten.status();
   return Save(transaction, {.group = record.group,

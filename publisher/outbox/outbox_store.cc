@@ -124,7 +124,7 @@ OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::Quali
 
 absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
     postgres::Connection& connection, const postgres::QualifiedName& table) {
-  RETURN_IF_ERROR(connection.Script(OutboxSettings()));
+  RETURN_IF_ERROR(connection.Run(OutboxSettings()));
   ASSIGN_OR_RETURN(Outbox outbox, FindOutbox(connection, table));
   return std::unique_ptr<OutboxStore>(new OutboxStore(connection, table, std::move(outbox)));
 }
@@ -156,11 +156,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
   for (const PublishedRow& row : rows) {
     sequences.Add(row.sequence);
     tokens.AddPlain(row.lock_token);
-    if (row.message_id.empty()) {
-      message_ids.AddNull();
-    } else {
-      message_ids.Add(std::string_view(row.message_id));
-    }
+    message_ids.AddIfAny(row.message_id);
   }
   return Update(mark_, Params(sequences, tokens, message_ids), unblocking);
 }
@@ -179,8 +175,8 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
     tokens.AddPlain(row.lock_token);
     spent.Add(int64_t{row.spent_attempts});
     delays.Add(row.delay.has_value() ? row.delay->count() : -1);
-    errors.AddOptional(row.error.empty() ? std::nullopt : std::optional(row.error));
-    codes.AddOptional(row.code.empty() ? std::nullopt : std::optional(row.code));
+    errors.AddIfAny(row.error);
+    codes.AddIfAny(row.code);
     dead.Add(row.dead);
   }
   return Update(fail_, Params(sequences, tokens, spent, delays, errors, codes, dead), unblocking);

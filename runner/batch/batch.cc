@@ -39,7 +39,7 @@ absl::StatusOr<BatchResult> End(postgres::Transaction& transaction, BatchResult 
 }  // namespace
 
 Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
-             const projections::Projector& projector, offsets::OffsetProvider& offsets,
+             const projections::Projector& projector, state::OffsetProvider& offsets,
              BatchRules rules)
     : group_(group),
       projector_(projector),

@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "offsets/offset_provider.h"
 #include "projections/model/projector.h"
 #include "runner/batch/key_plan.h"
 #include "runner/message/inbound.h"
@@ -19,6 +18,7 @@
 #include "state/events/parking.h"
 #include "state/groups/epochs.h"
 #include "state/groups/slots.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 
@@ -84,8 +84,7 @@ Poison PoisonOf(const absl::Status& failed);
 class Batch {
  public:
   Batch(const state::Schema& schema, const ConsumerGroup& group,
-        const projections::Projector& projector, offsets::OffsetProvider& offsets,
-        BatchRules rules);
+        const projections::Projector& projector, state::OffsetProvider& offsets, BatchRules rules);
 
   // One transaction over messages from the bus. A failure leaves nothing behind (unless it is in
   // doubt) and is ABORTED when the epoch is over, the database's otherwise.
@@ -122,7 +121,7 @@ class Batch {
 
   const ConsumerGroup group_;
   const projections::Projector& projector_;
-  offsets::OffsetProvider& offsets_;
+  state::OffsetProvider& offsets_;
   const OnGap on_gap_;
   const KeyRules key_rules_;
   const state::Epochs epochs_;

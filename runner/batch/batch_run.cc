@@ -37,12 +37,12 @@ void BatchRun::Add(Inbound* item, size_t index, bool seen) {
 }
 
 // A chain that holds nothing unusual can be settled by the statement that locks it.
-std::vector<state::Chain> BatchRun::Chains() {
-  std::vector<state::Chain> chains;
+std::vector<state::VersionSpan> BatchRun::Chains() {
+  std::vector<state::VersionSpan> chains;
   for (auto& [name, key] : keys_) {
     Sort(key);
     const int64_t first = key.entries.front().item->event.version;
-    state::Chain chain{.aggregate_key = name, .first = first, .last = first};
+    state::VersionSpan chain{.aggregate_key = name, .first = first, .last = first};
     for (const Entry& entry : key.entries) {
       const int64_t version = entry.item->event.version;
       if (entry.blocks() || entry.seen || version > chain.last + 1) chain.smooth = false;

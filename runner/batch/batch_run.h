@@ -29,7 +29,7 @@ class BatchRun {
   void AddResolution(const Inbound& item, const state::DeadLetterResolution& resolution);
 
   // What came so far, for Opening; in the order of the keys.
-  std::vector<state::Chain> Chains();
+  std::vector<state::VersionSpan> Chains();
   // Opening has locked them; these rows need a plan.
   void Locked(state::KeyRows rows) { locked_ = std::move(rows); }
 

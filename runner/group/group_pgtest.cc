@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "offsets/memory_offset_provider.h"
 #include "runner/testing/test_group.h"
+#include "state/testing/memory_offset_provider.h"
 
 namespace lockstep::runner {
 namespace {
@@ -18,7 +18,7 @@ TEST(Group, AppliesEventsWithInboxAndOffsetThenAcks) {
 }
 
 TEST(Group, SavesItsOffsetsWhereTheServiceKeepsThem) {
-  offsets::MemoryOffsetProvider offsets;
+  state::MemoryOffsetProvider offsets;
   GroupWorld world;
   world.offsets = &offsets;
   const auto group = world.NewGroup();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "offsets/cautious_now.h"
 #include "offsets/seek_target.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"

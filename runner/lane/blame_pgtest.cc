@@ -384,7 +384,7 @@ TEST(Blame, KeepsAHeartbeatInHandWhileTheDatabaseIsDown) {
   ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
   const std::string name = world.database.name();
   auto server = *postgres::Connection::Open({.url = testing::TestCluster()});
-  ASSERT_TRUE(server->Script("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false").ok());
+  ASSERT_TRUE(server->Run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false").ok());
   ASSERT_TRUE(server
                   ->Execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname "
                             "= '" +
@@ -397,7 +397,7 @@ TEST(Blame, KeepsAHeartbeatInHandWhileTheDatabaseIsDown) {
   const auto heard = Clock::System().Now();
   ASSERT_TRUE(world.Await([&] { return group->status().last_turn > heard + Millis(200); }));
   EXPECT_EQ(world.bus.released().size(), 0u);
-  ASSERT_TRUE(server->Script("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true").ok());
+  ASSERT_TRUE(server->Run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true").ok());
   EXPECT_TRUE(world.AwaitDrained());
 }
 

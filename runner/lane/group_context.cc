@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "offsets/postgres_offset_provider.h"
 #include "postgres/connection.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 
@@ -15,9 +15,8 @@ GroupContext::GroupContext(GroupOptions group_options,
       projector(std::move(group_projector)),
       schema(environment.state_schema),
       epochs(schema, ConsumerGroup(options.name)),
-      own_offsets(environment.offsets == nullptr
-                      ? std::make_unique<offsets::PostgresOffsetProvider>(schema)
-                      : nullptr),
+      own_offsets(environment.offsets == nullptr ? std::make_unique<state::Offsets>(schema)
+                                                 : nullptr),
       batch(schema, epochs.group(), *projector, own_offsets ? *own_offsets : *environment.offsets,
             {.on_poison = options.on_poison, .on_gap = options.on_gap}),
       metrics(environment.metrics, options.name),

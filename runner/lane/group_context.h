@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "offsets/offset_provider.h"
 #include "platform/metrics.h"
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
@@ -18,6 +17,7 @@
 #include "runner/status/group_metrics.h"
 #include "runner/status/health_options.h"
 #include "state/groups/epochs.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 
@@ -41,7 +41,7 @@ struct GroupEnvironment {
   HealthOptions health{};
   bool existing_only = false;  // a group is never made by its start: somebody else made it
   Admission admission{};       // none = everything is applied as it comes
-  offsets::OffsetProvider* offsets = nullptr;  // null = in the state schema
+  state::OffsetProvider* offsets = nullptr;  // null = in the state schema
   SeekHooks seek_hooks{};                      // for tests
 };
 
@@ -60,7 +60,7 @@ struct GroupContext {
   const std::unique_ptr<projections::Projector> projector;
   const state::Schema schema;
   const state::Epochs epochs;
-  const std::unique_ptr<offsets::OffsetProvider> own_offsets;  // unless others were brought
+  const std::unique_ptr<state::OffsetProvider> own_offsets;  // unless others were brought
   const Batch batch;
   GroupMetrics metrics;
   DeadLetterBudget budget;

@@ -98,7 +98,7 @@ class RestoredBackup : public ::testing::TestWithParam<Way> {
   RestoredBackup() {
     auto connection = Connect();
     EXPECT_TRUE(postgres::Migrator(*connection, "feed_state", sql::StateMigrations()).Up().ok());
-    EXPECT_TRUE(connection->Script(TestProjector::kTables).ok());
+    EXPECT_TRUE(connection->Run(TestProjector::kTables).ok());
     EXPECT_TRUE(bus_.admin().CreateTopic({.name = kTopic}).ok());
     EXPECT_TRUE(bus_.admin()
                     .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = true})

@@ -9,6 +9,7 @@
 #include "pubsub/admin.h"
 #include "state/groups/epochs.h"
 #include "state/positions/checkpoints.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 

@@ -14,7 +14,7 @@
 namespace lockstep {
 struct RunningConfig;
 }
-namespace lockstep::offsets {
+namespace lockstep::state {
 class OffsetProvider;
 }
 
@@ -28,7 +28,7 @@ struct Extensions {
   projections::CodeProjections projections;  // by the name of their group
   // Where the offsets of all groups are kept; outlives the runner. Null = in the state schema. With
   // another, a restored database is known by its checkpoints alone.
-  offsets::OffsetProvider* offsets = nullptr;
+  state::OffsetProvider* offsets = nullptr;
 };
 
 // The groups of a configuration, the cleaner of their inbox and the HTTP endpoint, wired together.

@@ -6,7 +6,7 @@
 #include "platform/status.h"
 #include "state/events/dead_letter_desk.h"
 #include "state/events/key_states.h"
-#include "state/groups/audit.h"
+#include "state/groups/overview.h"
 #include "state/positions/checkpoints.h"
 #include "state/positions/offsets.h"
 #include "web/document.h"
@@ -125,7 +125,7 @@ absl::Status ReadDeadLetters(postgres::Connection& session, const state::Schema&
 absl::Status ReadHistory(postgres::Connection& session, const state::Schema& schema,
                          const ConsumerGroup& group, GroupRecord& record) {
   json& part = record.part;
-  ASSIGN_OR_RETURN(const auto audit, state::Audit(schema, group).Newest(session, kMaxHistory));
+  ASSIGN_OR_RETURN(const auto audit, state::Overview(schema).History(session, group, kMaxHistory));
   part["history"] = json::array();
   for (const Row row : audit) {
     const bool epochs = !row.IsNull("old_epoch") && !row.IsNull("new_epoch");

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "offsets/postgres_offset_provider.h"
 #include "runner/batch/batch.h"
 #include "runner/testing/test_group.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 
@@ -24,7 +24,7 @@ struct DirectBatch {
   const state::Schema schema{"feed_state"};
   const ConsumerGroup name{"feed"};
   const TestProjector projector;
-  offsets::PostgresOffsetProvider offsets{schema};
+  state::Offsets offsets{schema};
   const state::Epochs epochs{schema, name};
   const Batch batch{schema, name, projector, offsets, {}};
   const std::unique_ptr<postgres::Connection> connection;

@@ -59,7 +59,7 @@ class GroupWorld {
   Millis drain{8'000};
   Millis poll{50};       // how often a group's thread looks at the epoch
   SeekHooks seek_hooks;  // of the next group
-  offsets::OffsetProvider* offsets = nullptr;
+  state::OffsetProvider* offsets = nullptr;
 
   std::unique_ptr<Group> NewGroup(const std::string& instance = "one");
   void Publish(const std::vector<TestEvent>& events);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "platform/status.h"
-#include "postgres/connection.h"
 
 namespace lockstep::state {
 namespace {
@@ -29,14 +28,13 @@ SELECT d.id, d.event_id, d.aggregate_key, d.event_type, d.message_id, d.ordering
  LIMIT $8)";
 
 constexpr std::string_view kCountOpen = R"(
-SELECT count(*) AS letters
+SELECT count(*)
   FROM (SELECT 1 FROM {state}.dead_letters
          WHERE group_name = $1 AND state IN ('dead', 'quarantined')
          LIMIT 100000) open)";
 
 constexpr std::string_view kCountReplayed = R"(
-SELECT count(*) AS letters
-  FROM {state}.dead_letters WHERE group_name = $1 AND state = 'replayed')";
+SELECT count(*) FROM {state}.dead_letters WHERE group_name = $1 AND state = 'replayed')";
 
 constexpr std::string_view kNewest = R"(
 SELECT id, event_id, message_id, aggregate_key, ordering_key, version, event_type, code, reason,
@@ -84,16 +82,12 @@ DeadLetterRow Read(const postgres::Row& row) {
 
 }  // namespace
 
-DeadLetterDesk::DeadLetterDesk(const Schema& schema, ConsumerGroup group)
-    : schema_(schema), group_(std::move(group)) {}
-
 absl::StatusOr<std::vector<DeadLetterRow>> DeadLetterDesk::List(postgres::Connection& connection,
                                                                 const DeadLetterFilter& filter,
                                                                 int limit) const {
-  ASSIGN_OR_RETURN(
-      const auto rows,
-      connection.Execute(schema_.Sql(kList), group_.value(), filter.id, filter.event_id, filter.key,
-                         filter.code, filter.event_type, filter.state, limit));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kList), group_, filter.id,
+                                                       filter.event_id, filter.key, filter.code,
+                                                       filter.event_type, filter.state, limit));
   std::vector<DeadLetterRow> letters;
   for (const postgres::Row row : rows) letters.push_back(Read(row));
   return letters;
@@ -104,8 +98,7 @@ absl::StatusOr<DeadLetterRow> DeadLetterDesk::Show(postgres::Connection& connect
   ASSIGN_OR_RETURN(auto letters, List(connection, {.id = id, .state = "any"}, 1));
   if (letters.empty()) return NotFound("group '{}' has no dead letter {}", group_.value(), id);
   if (with_payload) {
-    ASSIGN_OR_RETURN(const auto rows,
-                     connection.Execute(schema_.Sql(kPayload), group_.value(), id));
+    ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kPayload), group_, id));
     if (!rows.empty()) letters[0].payload = rows[0].Bytes("payload");
   }
   return std::move(letters[0]);
@@ -116,28 +109,21 @@ absl::StatusOr<int64_t> DeadLetterDesk::Quarantine(postgres::Connection& connect
                                                    bool quarantined,
                                                    const std::string& operator_name,
                                                    const std::string& note) const {
-  postgres::Array array;
-  for (const int64_t id : ids) array.Add(id);
-  ASSIGN_OR_RETURN(const postgres::Result moved,
-                   connection.Execute(schema_.Sql(kQuarantine), group_.value(), array,
-                                      quarantined ? "quarantined" : "dead", operator_name, note));
-  return moved.affected_rows();
+  return connection.Affected(schema_.Sql(kQuarantine), group_, ids,
+                             quarantined ? "quarantined" : "dead", operator_name, note);
 }
 
 absl::StatusOr<int64_t> DeadLetterDesk::CountOpen(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kCountOpen), group_.value()));
-  return rows[0].Int("letters");
+  return connection.Number(schema_.Sql(kCountOpen), group_);
 }
 
 absl::StatusOr<int64_t> DeadLetterDesk::CountReplayed(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   connection.Execute(schema_.Sql(kCountReplayed), group_.value()));
-  return rows[0].Int("letters");
+  return connection.Number(schema_.Sql(kCountReplayed), group_);
 }
 
 absl::StatusOr<postgres::Result> DeadLetterDesk::Newest(postgres::Connection& connection,
                                                         int limit) const {
-  return connection.Execute(schema_.Sql(kNewest), group_.value(), limit);
+  return connection.Execute(schema_.Sql(kNewest), group_, limit);
 }
 
 }  // namespace lockstep::state

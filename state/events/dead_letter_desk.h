@@ -5,10 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "platform/clock.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -42,10 +39,10 @@ struct DeadLetterRow {
 };
 
 // What an operator sees of the dead letters of one group, and what needs no projection: listing,
-// showing, quarantine. Safe from any thread with connections of their own.
-class DeadLetterDesk {
+// showing, quarantine.
+class DeadLetterDesk : public GroupStore {
  public:
-  DeadLetterDesk(const Schema& schema, ConsumerGroup group);
+  using GroupStore::GroupStore;
 
   // In the order in which they must be replayed: by aggregate and version.
   absl::StatusOr<std::vector<DeadLetterRow>> List(postgres::Connection& connection,
@@ -66,10 +63,6 @@ class DeadLetterDesk {
   // The newest open ones: id, event_id, message_id, aggregate_key, ordering_key, version,
   // event_type, code, reason, attempts, blocks, state, dead_at, publish_time.
   absl::StatusOr<postgres::Result> Newest(postgres::Connection& connection, int limit) const;
-
- private:
-  const Schema schema_;
-  const ConsumerGroup group_;
 };
 
 }  // namespace lockstep::state

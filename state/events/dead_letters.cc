@@ -1,10 +1,7 @@
 #include "state/events/dead_letters.h"
 
-#include <utility>
-
 #include "platform/status.h"
 #include "platform/text.h"
-#include "postgres/connection.h"
 #include "state/events/message_columns.h"
 
 namespace lockstep::state {
@@ -47,7 +44,7 @@ SELECT min(version) AS version FROM {state}.dead_letters
 
 // Versions between two, both left out, that are dead or parked.
 constexpr std::string_view kAtHand = R"(
-SELECT count(*) AS versions
+SELECT count(*)
   FROM (SELECT version FROM {state}.dead_letters
          WHERE generation = $1 AND aggregate_key = $2 AND version > $3 AND version < $4
          UNION
@@ -67,18 +64,7 @@ UPDATE {state}.dead_letters
 constexpr std::string_view kTake =
     "UPDATE {state}.dead_letters SET group_name = $1 WHERE group_name = $2";
 
-void AddText(postgres::Array& array, const std::string& text) {
-  if (text.empty()) {
-    array.AddNull();
-  } else {
-    array.Add(text);
-  }
-}
-
 }  // namespace
-
-DeadLetters::DeadLetters(const Schema& schema, ConsumerGroup group)
-    : schema_(schema), group_(std::move(group)), insert_(schema, "dead_letter_insert", kInsert) {}
 
 absl::Status DeadLetters::Insert(postgres::Transaction& transaction, int generation,
                                  const std::vector<Dead>& items) const {
@@ -86,27 +72,25 @@ absl::Status DeadLetters::Insert(postgres::Transaction& transaction, int generat
   postgres::Array ids, keys, versions, types, codes, reasons, attempts, blocks;
   MessageColumns messages;
   for (const auto& [item, blocking] : items) {
-    AddText(ids, item->event.event_id.value());
-    AddText(keys, item->aggregate_key);
+    ids.AddIfAny(item->event.event_id.value());
+    keys.AddIfAny(item->aggregate_key);
     item->has_version ? versions.Add(item->event.version) : versions.AddNull();
-    AddText(types, item->event.event_type);
+    types.AddIfAny(item->event.event_type);
     messages.Add(*item);
     codes.Add(item->poison->code);
     reasons.Add(Truncate(item->poison->reason, kMaxReasonBytes));
-    attempts.Add(static_cast<int64_t>(item->attempts));
+    attempts.Add(item->attempts);
     blocks.Add(blocking);
   }
-  return transaction
-      .Execute(insert_, group_.value(), generation, ids, keys, versions, types, messages.message_id,
-               messages.ordering_key, messages.publish_time, messages.attributes, messages.payload,
-               codes, reasons, attempts, blocks)
-      .status();
+  return transaction.Run(schema_.Sql(kInsert), group_, generation, ids, keys, versions, types,
+                         messages.message_id, messages.ordering_key, messages.publish_time,
+                         messages.attributes, messages.payload, codes, reasons, attempts, blocks);
 }
 
 absl::StatusOr<OpenDeadLetter> DeadLetters::Load(postgres::Transaction& transaction,
                                                  int64_t id) const {
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   transaction.Execute(schema_.Sql(kLoad), group_.value(), id));
+                   transaction.Execute(schema_.Sql(kLoad), group_, id));
   if (rows.empty()) return NotFound("group '{}' has no dead letter {}", group_.value(), id);
   const postgres::Row row = rows[0];
   if (row.Text("state") != "dead") {
@@ -120,11 +104,11 @@ absl::StatusOr<OpenDeadLetter> DeadLetters::Load(postgres::Transaction& transact
 
 absl::Status DeadLetters::Resolve(postgres::Transaction& transaction,
                                   const DeadLetterResolution& resolution) const {
-  ASSIGN_OR_RETURN(const postgres::Result resolved,
-                   transaction.Execute(schema_.Sql(kResolve), group_.value(), resolution.id,
-                                       resolution.replay ? "replayed" : "discarded",
-                                       resolution.operator_name, resolution.reason));
-  if (resolved.affected_rows() > 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t resolved,
+                   transaction.Affected(schema_.Sql(kResolve), group_, resolution.id,
+                                        resolution.replay ? "replayed" : "discarded",
+                                        resolution.operator_name, resolution.reason));
+  if (resolved > 0) return absl::OkStatus();
   return FailedPrecondition("dead letter {} was resolved by somebody else meanwhile",
                             resolution.id);
 }
@@ -140,30 +124,24 @@ absl::StatusOr<std::optional<int64_t>> DeadLetters::Blocking(postgres::Transacti
 absl::StatusOr<int64_t> DeadLetters::AtHand(postgres::Transaction& transaction, int generation,
                                             const std::string& key, int64_t after,
                                             int64_t before) const {
-  ASSIGN_OR_RETURN(const postgres::Result count,
-                   transaction.Execute(schema_.Sql(kAtHand), generation, key, after, before));
-  return count[0].Int("versions");
+  return transaction.Number(schema_.Sql(kAtHand), generation, key, after, before);
 }
 
 absl::Status DeadLetters::Record(postgres::Connection& connection, int64_t id,
                                  const envelope::Poison& poison) const {
-  return connection
-      .Execute(schema_.Sql(kRecord), group_.value(), id, poison.code,
-               Truncate(poison.reason, kMaxReasonBytes))
-      .status();
+  return connection.Run(schema_.Sql(kRecord), group_, id, poison.code,
+                        Truncate(poison.reason, kMaxReasonBytes));
 }
 
 absl::Status DeadLetters::DiscardAll(postgres::Transaction& transaction, int generation,
                                      const std::string& operator_name,
                                      const std::string& note) const {
-  return transaction
-      .Execute(schema_.Sql(kDiscardAll), group_.value(), generation, operator_name, note)
-      .status();
+  return transaction.Run(schema_.Sql(kDiscardAll), group_, generation, operator_name, note);
 }
 
 absl::Status DeadLetters::Take(postgres::Transaction& transaction,
                                const ConsumerGroup& from) const {
-  return transaction.Execute(schema_.Sql(kTake), group_.value(), from).status();
+  return transaction.Run(schema_.Sql(kTake), group_, from);
 }
 
 }  // namespace lockstep::state

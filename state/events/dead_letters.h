@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "envelope/received.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -28,9 +27,9 @@ struct OpenDeadLetter {
 };
 
 // Messages that could not be applied, kept whole. Written in the batch's own transaction.
-class DeadLetters {
+class DeadLetters : public GroupStore {
  public:
-  DeadLetters(const Schema& schema, ConsumerGroup group);
+  using GroupStore::GroupStore;
 
   struct Dead {
     const envelope::Received* item;  // with its poison
@@ -65,11 +64,6 @@ class DeadLetters {
   // One more try failed.
   absl::Status Record(postgres::Connection& connection, int64_t id,
                       const envelope::Poison& poison) const;
-
- private:
-  const Schema schema_;
-  const ConsumerGroup group_;
-  const Statement insert_;
 };
 
 }  // namespace lockstep::state

@@ -6,10 +6,7 @@ namespace lockstep::state {
 namespace {
 
 constexpr std::string_view kCountSince = R"(
-SELECT count(*) AS events FROM {state}.inbox WHERE generation = $1 AND received_at >= $2)";
-
-constexpr std::string_view kCountOfGroup = R"(
-SELECT count(*) AS events
+SELECT count(*)
   FROM {state}.inbox
  WHERE received_at >= $2
    AND generation = (SELECT generation FROM {state}.active_slots WHERE group_name = $1))";
@@ -32,17 +29,9 @@ SELECT i.event_id IS NOT NULL AS seen
 
 }  // namespace
 
-absl::StatusOr<int64_t> Inbox::CountSince(postgres::Connection& connection, int generation,
-                                          WallTime since) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   connection.Execute(schema_.Sql(kCountSince), generation, since));
-  return rows[0].Int("events");
-}
-
 absl::StatusOr<int64_t> Inbox::CountSince(postgres::Connection& connection,
                                           const ConsumerGroup& group, WallTime since) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kCountOfGroup), group, since));
-  return rows[0].Int("events");
+  return connection.Number(schema_.Sql(kCountSince), group, since);
 }
 
 absl::StatusOr<Inbox::Missing> Inbox::CountMissing(postgres::Transaction& transaction,
@@ -56,9 +45,7 @@ absl::StatusOr<Inbox::Missing> Inbox::CountMissing(postgres::Transaction& transa
 
 absl::StatusOr<std::vector<bool>> Inbox::Seen(postgres::Connection& connection, int generation,
                                               const std::vector<std::string>& ids) const {
-  postgres::Array array;
-  for (const std::string& id : ids) array.Add(id);
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kSeen), array, generation));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kSeen), ids, generation));
   std::vector<bool> seen;
   for (const postgres::Row row : rows) seen.push_back(row.Bool("seen"));
   return seen;

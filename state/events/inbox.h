@@ -5,19 +5,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
 
-// Which events each generation has seen, for those who ask; batches write it (Opening). Safe from
-// any thread, with connections of the callers' own.
+// Which events each generation has seen, for those who ask; batches write it (Opening).
 class Inbox {
  public:
   explicit Inbox(const Schema& schema) : schema_(schema) {}
 
-  absl::StatusOr<int64_t> CountSince(postgres::Connection& connection, int generation,
-                                     WallTime since) const;
   // Of the group's active slot.
   absl::StatusOr<int64_t> CountSince(postgres::Connection& connection, const ConsumerGroup& group,
                                      WallTime since) const;

@@ -1,9 +1,6 @@
 #include "state/events/key_states.h"
 
-#include <string_view>
-
 #include "platform/status.h"
-#include "postgres/connection.h"
 
 namespace lockstep::state {
 namespace {
@@ -96,7 +93,7 @@ SELECT k.aggregate_key, k.parked, coalesce(k.blocked_version, k.settled_version 
 // Where versions are not followed one by one, what is stored comes before what is dead.
 constexpr std::string_view kVersionLag = R"(
 SELECT coalesce(max(greatest(p.version, k.blocked_version)
-                    - coalesce(k.settled_version, k.blocked_version - 1)), 0) AS lag
+                    - coalesce(k.settled_version, k.blocked_version - 1)), 0)
   FROM (SELECT k.generation, k.aggregate_key, k.settled_version, k.blocked_version
           FROM {state}.key_state k
           JOIN {state}.active_slots s ON s.generation = k.generation
@@ -105,23 +102,6 @@ SELECT coalesce(max(greatest(p.version, k.blocked_version)
   LEFT JOIN LATERAL (SELECT version FROM {state}.parked
                       WHERE generation = k.generation AND aggregate_key = k.aggregate_key
                       ORDER BY version DESC LIMIT 1) p ON true)";
-
-void AddOptional(postgres::Array& array, const std::optional<int64_t>& value) {
-  if (value) {
-    array.Add(*value);
-  } else {
-    array.AddNull();
-  }
-}
-
-absl::StatusOr<KeyRows> Rows(postgres::Transaction& transaction,
-                             const postgres::Statement& statement, int generation,
-                             const std::vector<std::string>& keys) {
-  postgres::Array array;
-  for (const std::string& key : keys) array.Add(key);
-  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(statement, generation, array));
-  return ReadKeyRows(rows);
-}
 
 }  // namespace
 
@@ -147,12 +127,14 @@ KeyStates::KeyStates(const Schema& schema)
 
 absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
                                         const std::vector<std::string>& keys) const {
-  return Rows(transaction, lock_, generation, keys);
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(lock_, generation, keys));
+  return ReadKeyRows(rows);
 }
 
 absl::StatusOr<KeyRows> KeyStates::Make(postgres::Transaction& transaction, int generation,
                                         const std::vector<std::string>& keys) const {
-  return Rows(transaction, make_, generation, keys);
+  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(make_, generation, keys));
+  return ReadKeyRows(rows);
 }
 
 absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
@@ -164,20 +146,18 @@ absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
       continue;
     }
     keys.Add(key);
-    AddOptional(settled, row.settled);
-    AddOptional(blocked, row.blocked);
-    parked.Add(static_cast<int64_t>(row.parked));
-    open.AddPlain(row.open ? "true" : "false");
+    settled.Add(row.settled);
+    blocked.Add(row.blocked);
+    parked.Add(row.parked);
+    open.Add(row.open);
   }
-  if (empty.size() > 0) {
-    RETURN_IF_ERROR(transaction.Execute(forget_, generation, empty).status());
-  }
+  if (empty.size() > 0) RETURN_IF_ERROR(transaction.Run(forget_, generation, empty));
   if (keys.size() == 0) return absl::OkStatus();
-  return transaction.Execute(save_, generation, keys, settled, blocked, parked, open).status();
+  return transaction.Run(save_, generation, keys, settled, blocked, parked, open);
 }
 
 absl::Status KeyStates::ForgetVersions(postgres::Connection& connection, int generation) const {
-  return connection.Execute(schema_.Sql(kForgetVersions), generation).status();
+  return connection.Run(schema_.Sql(kForgetVersions), generation);
 }
 
 absl::StatusOr<std::vector<std::string>> KeyStates::Releasable(postgres::Connection& connection,
@@ -190,8 +170,8 @@ absl::StatusOr<std::vector<std::string>> KeyStates::Releasable(postgres::Connect
 }
 
 absl::Status KeyStates::SkipGaps(postgres::Transaction& transaction, int generation) const {
-  RETURN_IF_ERROR(transaction.Execute(schema_.Sql(kOpen), generation).status());
-  return transaction.Execute(schema_.Sql(kCloseGaps), generation).status();
+  RETURN_IF_ERROR(transaction.Run(schema_.Sql(kOpen), generation));
+  return transaction.Run(schema_.Sql(kCloseGaps), generation);
 }
 
 absl::StatusOr<KeyStates::Waiting> KeyStates::CountWaiting(postgres::Connection& connection,
@@ -202,8 +182,7 @@ absl::StatusOr<KeyStates::Waiting> KeyStates::CountWaiting(postgres::Connection&
 
 absl::StatusOr<int64_t> KeyStates::VersionLag(postgres::Connection& connection,
                                               const ConsumerGroup& group) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kVersionLag), group));
-  return rows[0].Int("lag");
+  return connection.Number(schema_.Sql(kVersionLag), group);
 }
 
 absl::StatusOr<postgres::Result> KeyStates::ListWaiting(postgres::Connection& connection,

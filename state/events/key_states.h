@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "envelope/received.h"
-#include "postgres/connection.h"
 #include "postgres/params.h"
+#include "postgres/result.h"
 
 namespace lockstep::state {
 

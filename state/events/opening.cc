@@ -2,19 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
 
 #include "platform/status.h"
-#include "postgres/connection.h"
 
 namespace lockstep::state {
 namespace {
 
 // $1 generation, $2 ids, $3 how many, $4 the group, $5 keys; where versions are followed also $6
-// the version to settle and $7 the one before. Mostly all events are new: then one NULL says so,
+// the version to move to and $7 the one before. Mostly all events are new: then one NULL says so,
 // and no id travels back.
 constexpr std::string_view kInbox = R"(
 WITH added AS (
@@ -38,7 +37,7 @@ locked AS MATERIALIZED (
      FOR UPDATE))";
 
 // previous_version says whether a row was moved: NULL in the answer means that it was only locked.
-// A chain that is not smooth comes with a NULL there and its baseline as settled_version.
+// A span that is not smooth comes with a NULL there and its baseline as settled_version.
 constexpr std::string_view kLockAndMove = R"(
 locked AS (
   INSERT INTO {state}.key_state AS k (generation, aggregate_key, settled_version, previous_version)
@@ -73,17 +72,13 @@ std::unordered_set<std::string_view> Elements(std::string_view array) {
   return ids;
 }
 
-void AddChains(postgres::Params& params, const std::vector<Chain>& chains, bool versions) {
+void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans, bool versions) {
   postgres::Array keys, settled, previous;
-  for (const Chain& chain : chains) {
-    keys.Add(chain.aggregate_key);
+  for (const VersionSpan& span : spans) {
+    keys.Add(span.aggregate_key);
     if (!versions) continue;
-    settled.Add(chain.smooth ? chain.last : chain.first - 1);
-    if (chain.smooth) {
-      previous.Add(chain.first - 1);
-    } else {
-      previous.AddNull();
-    }
+    settled.Add(span.smooth ? span.last : span.first - 1);
+    previous.Add(span.smooth ? std::optional(span.first - 1) : std::nullopt);
   }
   params.Add(keys);
   if (versions) params.Add(settled).Add(previous);
@@ -92,21 +87,13 @@ void AddChains(postgres::Params& params, const std::vector<Chain>& chains, bool 
 }  // namespace
 
 Arrivals::Arrivals(std::span<const envelope::Received* const> items) : first(items.size(), true) {
-  std::vector<size_t> order;
-  order.reserve(items.size());
+  std::map<std::string_view, const envelope::Received*> by_id;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (!items[i]->event.event_id.empty()) order.push_back(i);
+    const std::string& id = items[i]->event.event_id.value();
+    if (!id.empty()) first[i] = by_id.emplace(id, items[i]).second;
   }
-  const auto id = [&](size_t i) -> const std::string& { return items[i]->event.event_id.value(); };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return id(a) < id(b); });
-  sorted.reserve(order.size());
-  for (size_t n = 0; n < order.size(); ++n) {
-    if (n > 0 && id(order[n]) == id(order[n - 1])) {
-      first[order[n]] = false;
-    } else {
-      sorted.push_back(items[order[n]]);
-    }
-  }
+  sorted.reserve(by_id.size());
+  for (const auto& [id, item] : by_id) sorted.push_back(item);
 }
 
 Opening::Opening(const Schema& schema, bool track_versions)
@@ -118,12 +105,12 @@ absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transactio
                                                const GroupEpoch& under,
                                                std::span<const envelope::Received* const> items,
                                                const Arrivals& arrivals,
-                                               const std::vector<Chain>& chains) const {
+                                               const std::vector<VersionSpan>& spans) const {
   postgres::Array ids(arrivals.sorted.size() * (kUuidLength + 1));
   for (const envelope::Received* item : arrivals.sorted) ids.AddPlain(item->event.event_id.value());
   postgres::Params params;
   params.Add(under.generation).Add(ids).Add(static_cast<int64_t>(ids.size())).Add(under.group_id);
-  AddChains(params, chains, track_versions_);
+  AddSpans(params, spans, track_versions_);
   ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(enter_, params));
   Answer answer{.epoch = rows, .fresh = arrivals.first};
   if (rows.empty() || rows[0].IsNull("ids")) {
@@ -140,9 +127,9 @@ absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transactio
 }
 
 absl::StatusOr<KeyRows> Opening::Lock(postgres::Transaction& transaction, const GroupEpoch& under,
-                                      const std::vector<Chain>& chains) const {
-  if (chains.empty()) return KeyRows();
-  ASSIGN_OR_RETURN(Answer answer, Enter(transaction, under, {}, Arrivals(), chains));
+                                      const std::vector<VersionSpan>& spans) const {
+  if (spans.empty()) return KeyRows();
+  ASSIGN_OR_RETURN(Answer answer, Enter(transaction, under, {}, Arrivals(), spans));
   return std::move(answer.not_moved);
 }
 

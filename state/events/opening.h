@@ -1,20 +1,19 @@
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "envelope/received.h"
-#include "state/groups/epochs.h"
 #include "state/events/key_states.h"
+#include "state/groups/epochs.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
 
 // A run of versions of one aggregate without a gap or a poisoned event: the usual case.
-struct Chain {
+struct VersionSpan {
   std::string aggregate_key;
   int64_t first = 0;
   int64_t last = 0;
@@ -36,7 +35,7 @@ struct Arrivals {
 // and, if all of them are new, as they mostly are, their aggregates are locked.
 //
 // Where versions are followed, locking makes missing rows of key_state and moves a row forward at
-// once where the chain is smooth and follows the settled version.
+// once where the span is smooth and follows the settled version.
 //
 // Ids and keys go in sorted, so that two batches which meet queue instead of deadlocking; and the
 // keys come after the inbox, so that the later batch sees what the earlier one decided.
@@ -50,14 +49,15 @@ class Opening {
     std::vector<bool> fresh;  // which are new, item by item
     KeyRows not_moved;        // the aggregates' rows that are there and need a plan
   };
-  // REQUIRES: chains in the order of their keys.
+  // REQUIRES: spans in the order of their keys.
   absl::StatusOr<Answer> Enter(postgres::Transaction& transaction, const GroupEpoch& under,
                                std::span<const envelope::Received* const> items,
-                               const Arrivals& arrivals, const std::vector<Chain>& chains) const;
+                               const Arrivals& arrivals,
+                               const std::vector<VersionSpan>& spans) const;
 
   // Locks the aggregates of a batch of which the inbox knew some.
   absl::StatusOr<KeyRows> Lock(postgres::Transaction& transaction, const GroupEpoch& under,
-                               const std::vector<Chain>& chains) const;
+                               const std::vector<VersionSpan>& spans) const;
 
  private:
   const bool track_versions_;

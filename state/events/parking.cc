@@ -1,7 +1,6 @@
 #include "state/events/parking.h"
 
 #include "platform/status.h"
-#include "postgres/connection.h"
 #include "state/events/message_columns.h"
 
 namespace lockstep::state {
@@ -51,11 +50,9 @@ absl::Status Parking::Park(postgres::Transaction& transaction, int generation,
     messages.Add(*item);
     reasons.AddPlain(reason == Reason::kGap ? "gap" : "poison");
   }
-  return transaction
-      .Execute(park_, generation, keys, versions, ids, types, messages.message_id,
-               messages.ordering_key, messages.publish_time, messages.attributes, messages.payload,
-               reasons)
-      .status();
+  return transaction.Run(park_, generation, keys, versions, ids, types, messages.message_id,
+                         messages.ordering_key, messages.publish_time, messages.attributes,
+                         messages.payload, reasons);
 }
 
 absl::StatusOr<std::vector<envelope::Received>> Parking::Load(postgres::Transaction& transaction,
@@ -65,10 +62,8 @@ absl::StatusOr<std::vector<envelope::Received>> Parking::Load(postgres::Transact
                                                               int64_t max_bytes) const {
   std::vector<envelope::Received> events;
   if (keys.empty()) return events;
-  postgres::Array array;
-  for (const std::string& key : keys) array.Add(key);
   ASSIGN_OR_RETURN(const postgres::Result rows,
-                   transaction.Execute(load_, generation, array, max_events, max_bytes));
+                   transaction.Execute(load_, generation, keys, max_events, max_bytes));
   events.reserve(rows.rows());
   for (const postgres::Row row : rows) events.push_back(ReadMessage(row));
   return events;
@@ -83,7 +78,7 @@ absl::Status Parking::Remove(postgres::Transaction& transaction, int generation,
     versions.Add(item->event.version);
     ids.AddPlain(item->event.event_id.value());
   }
-  return transaction.Execute(remove_, generation, keys, versions, ids).status();
+  return transaction.Run(remove_, generation, keys, versions, ids);
 }
 
 }  // namespace lockstep::state

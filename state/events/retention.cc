@@ -1,27 +1,18 @@
 #include "state/events/retention.h"
 
-#include <utility>
-
 #include "platform/status.h"
 #include "postgres/identifier.h"
 
 namespace lockstep::state {
 namespace {
 
-// The BRIN index finds the pages; rows of another group on them are left alone.
-constexpr std::string_view kEvents = R"(
-DELETE FROM {state}.inbox
+// Rows of {table} whose {time} lies so far back. The BRIN index of the inbox finds the pages; rows
+// of another group on them are left alone.
+constexpr std::string_view kOld = R"(
+DELETE FROM {state}.{table}
  WHERE ctid = ANY (ARRAY (
-   SELECT ctid FROM {state}.inbox
-    WHERE received_at < now() - make_interval(secs => $2 / 1000.0)
-      AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
-    LIMIT $3)))";
-
-constexpr std::string_view kTombstones = R"(
-DELETE FROM {state}.row_versions
- WHERE ctid = ANY (ARRAY (
-   SELECT ctid FROM {state}.row_versions
-    WHERE deleted_at < now() - make_interval(secs => $2 / 1000.0)
+   SELECT ctid FROM {state}.{table}
+    WHERE {time} < now() - make_interval(secs => $2 / 1000.0)
       AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
     LIMIT $3)))";
 
@@ -55,51 +46,42 @@ DELETE FROM {state}.retired_generations WHERE group_name = $1 AND generation <= 
 
 }  // namespace
 
-Retention::Retention(const Schema& schema, ConsumerGroup group)
-    : schema_(schema), group_(std::move(group)) {}
-
 absl::StatusOr<int64_t> Retention::ForgetEvents(postgres::Connection& connection, Millis age,
                                                 int limit) const {
-  ASSIGN_OR_RETURN(const auto gone, connection.Execute(schema_.Sql(kEvents), group_.value(),
-                                                       static_cast<int64_t>(age.count()), limit));
-  return gone.affected_rows();
+  const auto sql = postgres::FillNames(kOld, {{"table", "inbox"}, {"time", "received_at"}});
+  return connection.Affected(schema_.Sql(sql), group_, age, limit);
 }
 
 absl::StatusOr<int64_t> Retention::ForgetTombstones(postgres::Connection& connection, Millis age,
                                                     int limit) const {
-  ASSIGN_OR_RETURN(const auto gone, connection.Execute(schema_.Sql(kTombstones), group_.value(),
-                                                       static_cast<int64_t>(age.count()), limit));
-  return gone.affected_rows();
+  const auto sql = postgres::FillNames(kOld, {{"table", "row_versions"}, {"time", "deleted_at"}});
+  return connection.Affected(schema_.Sql(sql), group_, age, limit);
 }
 
 absl::Status Retention::ForgetGone(postgres::Connection& connection) const {
-  for (const std::string_view sql : {kInstances, kOffsets}) {
-    RETURN_IF_ERROR(connection.Execute(schema_.Sql(sql), group_.value()).status());
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(connection.Run(schema_.Sql(kInstances), group_));
+  return connection.Run(schema_.Sql(kOffsets), group_);
 }
 
 absl::StatusOr<std::optional<int>> Retention::NewestRetired(
     postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   connection.Execute(schema_.Sql(kNewestRetired), group_.value()));
-  if (rows[0].IsNull("generation")) return std::optional<int>();
-  return std::optional(static_cast<int>(rows[0].Int("generation")));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kNewestRetired), group_));
+  return rows[0].OptionalInt("generation");
 }
 
 absl::StatusOr<int64_t> Retention::ForgetRows(postgres::Connection& connection, int limit) const {
   int64_t total = 0;
   for (const char* const table : {"inbox", "parked", "key_state", "row_versions"}) {
     const std::string sql = schema_.Sql(postgres::FillNames(kRows, {{"table", table}}));
-    ASSIGN_OR_RETURN(const auto gone, connection.Execute(sql, group_.value(), limit - total));
-    total += gone.affected_rows();
+    ASSIGN_OR_RETURN(const int64_t gone, connection.Affected(sql, group_, limit - total));
+    total += gone;
     if (total >= limit) break;
   }
   return total;
 }
 
 absl::Status Retention::ForgetRetired(postgres::Connection& connection, int newest) const {
-  return connection.Execute(schema_.Sql(kForgetRetired), group_.value(), newest).status();
+  return connection.Run(schema_.Sql(kForgetRetired), group_, newest);
 }
 
 }  // namespace lockstep::state

@@ -5,17 +5,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
 
 // What one group need not remember any longer. Each call takes a few rows and commits, so that it
-// never holds up a lane; whoever gets as many as `limit` comes again. Safe from any thread, with
-// connections of the callers' own.
-class Retention {
+// never holds up a lane; whoever gets as many as `limit` comes again.
+class Retention : public GroupStore {
  public:
-  Retention(const Schema& schema, ConsumerGroup group);
+  using GroupStore::GroupStore;
 
   // Events that were received so long ago; and the tombstones of hard deletes, which live as long.
   absl::StatusOr<int64_t> ForgetEvents(postgres::Connection& connection, Millis age,
@@ -32,10 +30,6 @@ class Retention {
   absl::StatusOr<int64_t> ForgetRows(postgres::Connection& connection, int limit) const;
   // REQUIRES: the rows of all generations up to this one are gone.
   absl::Status ForgetRetired(postgres::Connection& connection, int newest) const;
-
- private:
-  const Schema schema_;
-  const ConsumerGroup group_;
 };
 
 }  // namespace lockstep::state

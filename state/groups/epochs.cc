@@ -70,16 +70,6 @@ UPDATE {state}.consumer_groups
  WHERE group_name = $1
 RETURNING epoch)";
 
-constexpr std::string_view kCreateShadow = R"(
-WITH made AS (
-  INSERT INTO {state}.consumer_groups
-         (group_name, active_slot, seek_kind, seek_time, seek_snapshot, seek_state, skip_before,
-          updated_by)
-  VALUES ($1, $2, $4, $5, $6, 'wanted', $5, $7) RETURNING group_name)
-INSERT INTO {state}.slots (group_name, slot, subscription, state, tables)
-SELECT group_name, $2, $3, 'shadow',
-       (SELECT jsonb_object_agg(t, t || $9) FROM unnest($8::text[]) t) FROM made)";
-
 constexpr std::string_view kForget = "DELETE FROM {state}.consumer_groups WHERE group_name = $1";
 
 // Two statements on purpose: one alone would wait for the lock and then read what it saw before.
@@ -91,48 +81,30 @@ constexpr std::string_view kCurrent =
 }  // namespace
 
 Epochs::Epochs(const Schema& schema, ConsumerGroup group)
-    : schema_(schema),
-      group_(std::move(group)),
+    : GroupStore(schema, std::move(group)),
       load_(schema, "epoch_load", kLoad),
-      create_(schema, "epoch_create", kCreate),
-      lock_(schema, "epoch_lock", kLock),
-      current_(schema, "epoch_current", kCurrent),
-      claim_seek_(schema, "seek_claim", kClaimSeek),
-      seek_done_(schema, "seek_done", kSeekDone),
-      release_seek_(schema, "seek_release", kReleaseSeek) {}
+      current_(schema, "epoch_current", kCurrent) {}
 
-absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   connection.Execute(load_, group_.value(), schema_.name()));
-  return Read(rows);
-}
-
-absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Transaction& transaction) const {
-  ASSIGN_OR_RETURN(const postgres::Result rows,
-                   transaction.Execute(load_, group_.value(), schema_.name()));
-  return Read(rows);
-}
-
-absl::StatusOr<GroupEpoch> Epochs::Read(const postgres::Result& rows) const {
+absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Executor& on) const {
+  ASSIGN_OR_RETURN(const postgres::Result rows, on.Execute(load_, group_, schema_.name()));
   if (rows.empty()) {
     return NotFound("consumer group '{}' has not run yet in schema '{}'", group_.value(),
                     schema_.name());
   }
   const postgres::Row row = rows[0];
-  GroupEpoch group;
-  group.group_id = static_cast<int>(row.Int("group_id"));
-  group.epoch = row.Int("epoch");
-  group.token = row.Text("epoch_token");
-  group.slot = static_cast<int>(row.Int("slot"));
-  group.generation = static_cast<int>(row.Int("generation"));
-  group.subscription = row.Text("subscription");
-  group.seek = SeekTarget::Stored(row.OptionalTime("seek_time"), row.OptionalText("seek_snapshot"));
-  group.seek_done = row.Bool("seek_done");
-  group.skip_before = row.OptionalTime("skip_before");
-  group.overwrite_until = row.OptionalTime("overwrite_until");
-  group.first_publish_time = row.OptionalTime("first_publish_time");
-  group.lock_key = row.Int("lock_key");
-  return group;
+  return GroupEpoch{
+      .group_id = static_cast<int>(row.Int("group_id")),
+      .epoch = row.Int("epoch"),
+      .token = row.String("epoch_token"),
+      .slot = static_cast<int>(row.Int("slot")),
+      .generation = static_cast<int>(row.Int("generation")),
+      .subscription = row.String("subscription"),
+      .seek = SeekTarget::Stored(row.OptionalTime("seek_time"), row.OptionalText("seek_snapshot")),
+      .seek_done = row.Bool("seek_done"),
+      .skip_before = row.OptionalTime("skip_before"),
+      .overwrite_until = row.OptionalTime("overwrite_until"),
+      .first_publish_time = row.OptionalTime("first_publish_time"),
+      .lock_key = row.Int("lock_key")};
 }
 
 absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection,
@@ -141,11 +113,11 @@ absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection
                                                 const std::string& by) const {
   auto group = Load(connection);
   if (group.ok() || !absl::IsNotFound(group.status())) return group;
-  ASSIGN_OR_RETURN(const postgres::Result made,
-                   connection.Execute(create_, group_.value(), subscription, first.kind_name(),
-                                      first.time, first.snapshot, by));
+  ASSIGN_OR_RETURN(const int64_t made,
+                   connection.Affected(schema_.Sql(kCreate), group_, subscription,
+                                       first.kind_name(), first.time, first.snapshot, by));
   group = Load(connection);
-  if (group.ok()) group->created = made.affected_rows() > 0;
+  if (group.ok()) group->created = made > 0;
   return group;
 }
 
@@ -174,55 +146,38 @@ absl::Status Epochs::Check(const GroupEpoch& under, const postgres::Result& rows
 }
 
 absl::Status Epochs::LockExclusively(postgres::Transaction& transaction) const {
-  return transaction.Execute(lock_, group_.value(), schema_.name()).status();
+  return transaction.Run(kLock, group_, schema_.name());
 }
 
 absl::StatusOr<bool> Epochs::ClaimSeek(postgres::Connection& connection, const GroupEpoch& under,
                                        const std::string& owner, Millis takeover) const {
-  ASSIGN_OR_RETURN(const postgres::Result claimed,
-                   connection.Execute(claim_seek_, group_.value(), under.epoch, owner,
-                                      static_cast<int64_t>(takeover.count()), under.token));
-  return claimed.affected_rows() > 0;
+  ASSIGN_OR_RETURN(const int64_t claimed,
+                   connection.Affected(schema_.Sql(kClaimSeek), group_, under.epoch, owner,
+                                       takeover, under.token));
+  return claimed > 0;
 }
 
 absl::StatusOr<bool> Epochs::MarkSeekDone(postgres::Connection& connection, const GroupEpoch& under,
                                           const std::string& owner) const {
-  ASSIGN_OR_RETURN(const postgres::Result done,
-                   connection.Execute(seek_done_, group_.value(), under.epoch, owner, under.token));
-  return done.affected_rows() > 0;
+  ASSIGN_OR_RETURN(const int64_t done, connection.Affected(schema_.Sql(kSeekDone), group_,
+                                                           under.epoch, owner, under.token));
+  return done > 0;
 }
 
 absl::Status Epochs::ReleaseSeek(postgres::Connection& connection, const GroupEpoch& under,
                                  const std::string& owner) const {
-  return connection.Execute(release_seek_, group_.value(), under.epoch, owner, under.token)
-      .status();
+  return connection.Run(schema_.Sql(kReleaseSeek), group_, under.epoch, owner, under.token);
 }
 
 absl::StatusOr<int64_t> Epochs::BeginNew(postgres::Transaction& transaction,
                                          const NewEpoch& epoch) const {
-  ASSIGN_OR_RETURN(
-      const postgres::Result rows,
-      transaction.Execute(schema_.Sql(kNewEpoch), group_.value(), epoch.seek.kind_name(),
-                          epoch.seek.time, epoch.seek.snapshot,
-                          static_cast<int64_t>(epoch.fence.count()),
-                          static_cast<int64_t>(epoch.takeover.count()), epoch.skip_before,
-                          epoch.overwrite, epoch.overwrite_until, epoch.by));
-  return rows[0].Int("epoch");
-}
-
-absl::Status Epochs::CreateShadow(postgres::Transaction& transaction,
-                                  const ShadowGroup& shadow) const {
-  postgres::Array tables;
-  for (const std::string& table : shadow.tables) tables.Add(table);
-  return transaction
-      .Execute(schema_.Sql(kCreateShadow), group_.value(), shadow.slot, shadow.subscription,
-               shadow.seek.kind_name(), shadow.seek.time, shadow.seek.snapshot, shadow.by, tables,
-               shadow.suffix)
-      .status();
+  return transaction.Number(schema_.Sql(kNewEpoch), group_, epoch.seek.kind_name(), epoch.seek.time,
+                            epoch.seek.snapshot, epoch.fence, epoch.takeover, epoch.skip_before,
+                            epoch.overwrite, epoch.overwrite_until, epoch.by);
 }
 
 absl::Status Epochs::Forget(postgres::Transaction& transaction) const {
-  return transaction.Execute(schema_.Sql(kForget), group_.value()).status();
+  return transaction.Run(schema_.Sql(kForget), group_);
 }
 
 bool IsStaleEpoch(const absl::Status& status) { return absl::IsAborted(status); }

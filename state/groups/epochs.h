@@ -3,16 +3,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
-#include "platform/strong_id.h"
-#include "postgres/connection.h"
-#include "state/schema.h"
 #include "state/positions/seek_target.h"
+#include "state/schema.h"
 
 namespace lockstep::state {
 
@@ -44,27 +40,16 @@ struct NewEpoch {
   std::string by;
 };
 
-// A group that fills a shadow slot beside the live one.
-struct ShadowGroup {
-  int slot = 0;
-  std::string subscription;
-  SeekTarget seek;
-  std::vector<std::string> tables;  // as declared
-  std::string suffix;               // of the shadow's tables, behind the declared names
-  std::string by;
-};
-
 // The epochs of one group. Every batch holds the group's advisory lock shared and checks that the
 // epoch is still its own; whoever changes it (reset, rebuild) takes the lock exclusively: so
-// nothing of an older epoch commits after a change. Safe from any thread, with connections of
-// the callers' own. The table: consumer_groups; a new group comes with its slot.
-class Epochs {
+// nothing of an older epoch commits after a change. The table: consumer_groups; a new group comes
+// with its slot.
+class Epochs : public GroupStore {
  public:
   Epochs(const Schema& schema, ConsumerGroup group);
 
   // NOT_FOUND before the group's first start.
-  absl::StatusOr<GroupEpoch> Load(postgres::Connection& connection) const;
-  absl::StatusOr<GroupEpoch> Load(postgres::Transaction& transaction) const;
+  absl::StatusOr<GroupEpoch> Load(postgres::Executor& on) const;
 
   // Makes the group with its first slot if it is not there yet; `first` counts only then.
   absl::StatusOr<GroupEpoch> LoadOrCreate(postgres::Connection& connection,
@@ -102,25 +87,12 @@ class Epochs {
   // Answers its number. REQUIRES: the lock is held exclusively.
   absl::StatusOr<int64_t> BeginNew(postgres::Transaction& transaction, const NewEpoch& epoch) const;
 
-  // Makes this group, with its slot and the Seek that its first session performs.
-  absl::Status CreateShadow(postgres::Transaction& transaction, const ShadowGroup& shadow) const;
-  // With its slots.
+  // The group, with its slots.
   absl::Status Forget(postgres::Transaction& transaction) const;
 
-  const ConsumerGroup& group() const { return group_; }
-
  private:
-  absl::StatusOr<GroupEpoch> Read(const postgres::Result& rows) const;
-
-  const Schema schema_;
-  const ConsumerGroup group_;
   const Statement load_;
-  const Statement create_;
-  const Statement lock_;
   const Statement current_;
-  const Statement claim_seek_;
-  const Statement seek_done_;
-  const Statement release_seek_;
 };
 
 // Whether `status` says that the epoch is over.

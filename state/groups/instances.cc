@@ -1,7 +1,5 @@
 #include "state/groups/instances.h"
 
-#include <utility>
-
 namespace lockstep::state {
 namespace {
 
@@ -22,34 +20,22 @@ DELETE FROM {state}.instances WHERE group_name = $1 AND instance = $2)";
 
 constexpr std::string_view kForgetAll = "DELETE FROM {state}.instances WHERE group_name = $1";
 
-std::optional<int64_t> Count(const std::optional<Millis>& lag) {
-  return lag ? std::optional<int64_t>(lag->count()) : std::nullopt;
-}
-
 }  // namespace
-
-Instances::Instances(const Schema& schema, ConsumerGroup group)
-    : schema_(schema),
-      group_(std::move(group)),
-      heartbeat_(schema, "instance_heartbeat", kHeartbeat) {}
 
 absl::Status Instances::Heartbeat(postgres::Connection& connection, const std::string& instance,
                                   const InstanceReport& report) const {
-  postgres::Array idle;
-  for (const int lane : report.idle_lanes) idle.Add(static_cast<int64_t>(lane));
-  return connection
-      .Execute(heartbeat_, group_.value(), instance, report.epoch, report.lanes, report.handled,
-               report.queued, Count(report.publish_lag), Count(report.receive_lag),
-               Count(report.commit_lag), Count(report.lag), report.lag_basis, report.state, idle)
-      .status();
+  return connection.Run(schema_.Sql(kHeartbeat), group_, instance, report.epoch, report.lanes,
+                        report.handled, report.queued, report.publish_lag, report.receive_lag,
+                        report.commit_lag, report.lag, report.lag_basis, report.state,
+                        report.idle_lanes);
 }
 
 absl::Status Instances::Leave(postgres::Connection& connection, const std::string& instance) const {
-  return connection.Execute(schema_.Sql(kLeave), group_.value(), instance).status();
+  return connection.Run(schema_.Sql(kLeave), group_, instance);
 }
 
 absl::Status Instances::ForgetAll(postgres::Transaction& transaction) const {
-  return transaction.Execute(schema_.Sql(kForgetAll), group_.value()).status();
+  return transaction.Run(schema_.Sql(kForgetAll), group_);
 }
 
 }  // namespace lockstep::state

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -24,11 +23,10 @@ struct InstanceReport {
   std::string state;          // the word on its status page
 };
 
-// The instances of one group that are running. Safe from any thread, with connections of the
-// callers' own.
-class Instances {
+// The instances of one group that are running.
+class Instances : public GroupStore {
  public:
-  Instances(const Schema& schema, ConsumerGroup group);
+  using GroupStore::GroupStore;
 
   // Says that an instance is alive: its offsets count while it does so.
   absl::Status Heartbeat(postgres::Connection& connection, const std::string& instance,
@@ -36,11 +34,6 @@ class Instances {
   // Its offsets no longer count (a clean stop).
   absl::Status Leave(postgres::Connection& connection, const std::string& instance) const;
   absl::Status ForgetAll(postgres::Transaction& transaction) const;
-
- private:
-  const Schema schema_;
-  const ConsumerGroup group_;
-  const Statement heartbeat_;
 };
 
 }  // namespace lockstep::state

@@ -48,6 +48,14 @@ SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.que
    AND i.state <> 'halted'
  WHERE g.group_name = $1)";
 
+constexpr std::string_view kHistory = R"(
+SELECT id, at, action, operator, reason, old, new,
+       old ->> 'epoch' AS old_epoch, new ->> 'epoch' AS new_epoch
+  FROM {state}.audit
+ WHERE group_name = $1
+ ORDER BY id DESC
+ LIMIT $2)";
+
 }  // namespace
 
 absl::StatusOr<postgres::Result> Overview::Positions(postgres::Connection& connection,
@@ -62,6 +70,11 @@ absl::StatusOr<postgres::Result> Overview::Lags(postgres::Connection& connection
 absl::StatusOr<postgres::Result> Overview::Progress(postgres::Connection& connection,
                                                     const std::string& group, int64_t epoch) const {
   return connection.Execute(schema_.Sql(kProgress), group, epoch);
+}
+
+absl::StatusOr<postgres::Result> Overview::History(postgres::Connection& connection,
+                                                   const ConsumerGroup& group, int limit) const {
+  return connection.Execute(schema_.Sql(kHistory), group, limit);
 }
 
 }  // namespace lockstep::state

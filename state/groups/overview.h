@@ -28,6 +28,12 @@ class Overview {
   absl::StatusOr<postgres::Result> Progress(postgres::Connection& connection,
                                             const std::string& group, int64_t epoch) const;
 
+  // The audit: who did what to a group by hand, and why. Its rows are written with what they tell
+  // of, by the other classes of state/; nobody changes them. Newest first: id, at, action,
+  // operator, reason, old, new, old_epoch, new_epoch.
+  absl::StatusOr<postgres::Result> History(postgres::Connection& connection,
+                                           const ConsumerGroup& group, int limit) const;
+
  private:
   const Schema schema_;
 };

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include <algorithm>
+#include <iterator>
 
 #include "platform/status.h"
 #include "platform/text.h"
@@ -27,8 +28,17 @@ INSERT INTO {state}.rebuilds
         seek_snapshot, accept_missing, keep_old_ms, operator, reason)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12))";
 
-constexpr std::string_view kFilling =
-    "UPDATE {state}.rebuilds SET state = 'filling' WHERE group_name = $1";
+constexpr std::string_view kFilling = R"(
+WITH filling AS (
+  UPDATE {state}.rebuilds SET state = 'filling' WHERE group_name = $1),
+shadow AS (
+  INSERT INTO {state}.consumer_groups
+         (group_name, active_slot, seek_kind, seek_time, seek_snapshot, seek_state, skip_before,
+          updated_by)
+  VALUES ($2, $3, $5, $6, $7, 'wanted', $6, $8) RETURNING group_name)
+INSERT INTO {state}.slots (group_name, slot, subscription, state, tables)
+SELECT group_name, $3, $4, 'shadow',
+       (SELECT jsonb_object_agg(t, t || $10) FROM unnest($9::text[]) t) FROM shadow)";
 constexpr std::string_view kSwapped = R"(
 UPDATE {state}.rebuilds r
    SET state = 'swapped', swapped_at = clock_timestamp(), old_skip_before = g.skip_before
@@ -44,105 +54,86 @@ SELECT $1, $2, $3, $4,
                           'subscription', new_subscription)
   FROM {state}.rebuilds WHERE group_name = $1)";
 
+// In the order of the enum.
+constexpr std::string_view kStates[] = {"preparing", "filling", "swapped", "discarding"};
+
 RebuildState ParseState(std::string_view text) {
-  if (text == "filling") return RebuildState::kFilling;
-  if (text == "swapped") return RebuildState::kSwapped;
-  if (text == "discarding") return RebuildState::kDiscarding;
-  return RebuildState::kPreparing;
+  const auto* const found = std::ranges::find(kStates, text);
+  return found == std::end(kStates) ? RebuildState::kPreparing
+                                    : static_cast<RebuildState>(found - std::begin(kStates));
 }
 
 std::optional<RebuildRow> Parse(const postgres::Result& rows) {
   if (rows.empty()) return std::nullopt;
   const postgres::Row stored = rows[0];
-  RebuildRow row;
-  row.state = ParseState(stored.Text("state"));
-  row.old_slot = static_cast<int>(stored.Int("old_slot"));
-  row.new_slot = static_cast<int>(stored.Int("new_slot"));
-  row.discard_slot = static_cast<int>(stored.Int("discard_slot"));
-  row.old_subscription = stored.Text("old_subscription");
-  row.new_subscription = stored.Text("new_subscription");
-  row.tables = SplitList(stored.Text("tables"), '\n');
-  row.seek =
-      SeekTarget::Stored(stored.OptionalTime("seek_time"), stored.OptionalText("seek_snapshot"));
-  row.accept_missing = stored.Bool("accept_missing");
-  row.keep_old = Millis(stored.Int("keep_old_ms"));
-  row.operator_name = stored.Text("operator");
-  row.reason = stored.Text("reason");
-  row.began_at = stored.Time("began_at");
-  row.swapped_at = stored.OptionalTime("swapped_at");
-  row.old_skip_before = stored.OptionalTime("old_skip_before");
-  return row;
+  return RebuildRow{.state = ParseState(stored.Text("state")),
+                    .old_slot = static_cast<int>(stored.Int("old_slot")),
+                    .new_slot = static_cast<int>(stored.Int("new_slot")),
+                    .discard_slot = static_cast<int>(stored.Int("discard_slot")),
+                    .old_subscription = stored.String("old_subscription"),
+                    .new_subscription = stored.String("new_subscription"),
+                    .tables = SplitList(stored.Text("tables"), '\n'),
+                    .seek = SeekTarget::Stored(stored.OptionalTime("seek_time"),
+                                               stored.OptionalText("seek_snapshot")),
+                    .accept_missing = stored.Bool("accept_missing"),
+                    .keep_old = Millis(stored.Int("keep_old_ms")),
+                    .operator_name = stored.String("operator"),
+                    .reason = stored.String("reason"),
+                    .began_at = stored.Time("began_at"),
+                    .swapped_at = stored.OptionalTime("swapped_at"),
+                    .old_skip_before = stored.OptionalTime("old_skip_before")};
 }
 
 }  // namespace
 
-std::string_view Name(RebuildState state) {
-  switch (state) {
-    case RebuildState::kFilling:
-      return "filling";
-    case RebuildState::kSwapped:
-      return "swapped";
-    case RebuildState::kDiscarding:
-      return "discarding";
-    case RebuildState::kPreparing:
-      break;
-  }
-  return "preparing";
-}
+std::string_view Name(RebuildState state) { return kStates[static_cast<size_t>(state)]; }
 
 std::string RebuildRow::Suffix(int slot) { return fmt::format("__slot{}", slot); }
 
-Rebuilds::Rebuilds(const Schema& schema, ConsumerGroup group)
-    : schema_(schema), group_(std::move(group)) {}
-
 absl::StatusOr<bool> Rebuilds::TryLock(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto locked, connection.Execute(kTryLock, group_.value(), schema_.name()));
+  ASSIGN_OR_RETURN(const auto locked, connection.Execute(kTryLock, group_, schema_.name()));
   return locked[0].Bool("locked");
 }
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Load(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kLoad), group_.value()));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kLoad), group_));
   return Parse(rows);
 }
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Lock(postgres::Transaction& transaction) const {
   ASSIGN_OR_RETURN(const auto rows,
-                   transaction.Execute(schema_.Sql(kLoad) + " FOR UPDATE", group_.value()));
+                   transaction.Execute(schema_.Sql(kLoad) + " FOR UPDATE", group_));
   return Parse(rows);
 }
 
 absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildRow& row) const {
-  postgres::Array tables;
-  for (const std::string& table : row.tables) tables.Add(table);
-  return transaction
-      .Execute(schema_.Sql(kInsert), group_.value(), row.old_slot, row.new_slot,
-               row.old_subscription, row.new_subscription, tables, row.seek.time, row.seek.snapshot,
-               row.accept_missing, static_cast<int64_t>(row.keep_old.count()), row.operator_name,
-               row.reason)
-      .status();
+  return transaction.Run(schema_.Sql(kInsert), group_, row.old_slot, row.new_slot,
+                         row.old_subscription, row.new_subscription, row.tables, row.seek.time,
+                         row.seek.snapshot, row.accept_missing, row.keep_old, row.operator_name,
+                         row.reason);
 }
 
-absl::Status Rebuilds::Run(postgres::Transaction& transaction, std::string_view sql) const {
-  return transaction.Execute(schema_.Sql(sql), group_.value()).status();
+absl::Status Rebuilds::SetFilling(postgres::Transaction& transaction, const RebuildRow& row) const {
+  return transaction.Run(schema_.Sql(kFilling), group_, shadow_group(), row.new_slot,
+                         row.new_subscription, row.seek.kind_name(), row.seek.time,
+                         row.seek.snapshot, row.operator_name, row.tables, row.shadow_suffix());
 }
 
-absl::Status Rebuilds::SetFilling(postgres::Transaction& transaction) const {
-  return Run(transaction, kFilling);
-}
 absl::Status Rebuilds::SetSwapped(postgres::Transaction& transaction) const {
-  return Run(transaction, kSwapped);
+  return transaction.Run(schema_.Sql(kSwapped), group_);
 }
+
 absl::Status Rebuilds::SetDiscarding(postgres::Transaction& transaction, int slot) const {
-  return transaction.Execute(schema_.Sql(kDiscarding), group_.value(), slot).status();
+  return transaction.Run(schema_.Sql(kDiscarding), group_, slot);
 }
+
 absl::Status Rebuilds::Remove(postgres::Transaction& transaction) const {
-  return Run(transaction, kRemove);
+  return transaction.Run(schema_.Sql(kRemove), group_);
 }
 
 absl::Status Rebuilds::Audit(postgres::Transaction& transaction, std::string_view action,
                              const std::string& operator_name, const std::string& reason) const {
-  return transaction.Execute(schema_.Sql(kAudit), group_.value(), action, operator_name, reason)
-      .status();
+  return transaction.Run(schema_.Sql(kAudit), group_, action, operator_name, reason);
 }
 
 }  // namespace lockstep::state

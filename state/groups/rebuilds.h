@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
-#include "state/groups/epochs.h"
+#include "platform/clock.h"
+#include "state/positions/seek_target.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -44,10 +44,10 @@ struct RebuildRow {
   std::string shadow_suffix() const { return Suffix(new_slot); }
 };
 
-// The row of a group's rebuild. Safe from any thread, with connections of the callers' own.
-class Rebuilds {
+// The row of a group's rebuild.
+class Rebuilds : public GroupStore {
  public:
-  Rebuilds(const Schema& schema, ConsumerGroup group);
+  using GroupStore::GroupStore;
 
   // One at a time drives a rebuild. The lock is the session's.
   absl::StatusOr<bool> TryLock(postgres::Connection& connection) const;
@@ -57,7 +57,8 @@ class Rebuilds {
   absl::StatusOr<std::optional<RebuildRow>> Lock(postgres::Transaction& transaction) const;
 
   absl::Status Insert(postgres::Transaction& transaction, const RebuildRow& row) const;
-  absl::Status SetFilling(postgres::Transaction& transaction) const;
+  // Makes the shadow group, with its slot and the Seek that its first session performs.
+  absl::Status SetFilling(postgres::Transaction& transaction, const RebuildRow& row) const;
   // REQUIRES: called before the group's new epoch is written.
   absl::Status SetSwapped(postgres::Transaction& transaction) const;
   absl::Status SetDiscarding(postgres::Transaction& transaction, int slot) const;
@@ -65,15 +66,8 @@ class Rebuilds {
   absl::Status Audit(postgres::Transaction& transaction, std::string_view action,
                      const std::string& operator_name, const std::string& reason) const;
 
-  const ConsumerGroup& group() const { return group_; }
   // The group that the shadow slot belongs to while it fills.
   ConsumerGroup shadow_group() const { return ConsumerGroup(group_.value() + "~rebuild"); }
-
- private:
-  absl::Status Run(postgres::Transaction& transaction, std::string_view sql) const;
-
-  const Schema schema_;
-  const ConsumerGroup group_;
 };
 
 }  // namespace lockstep::state

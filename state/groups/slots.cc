@@ -11,8 +11,7 @@ constexpr std::string_view kNoteFirst = R"(
 UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
  WHERE group_name = $1 AND slot = $2)";
 
-constexpr std::string_view kNewest =
-    "SELECT max(slot) AS slot FROM {state}.slots WHERE group_name = $1";
+constexpr std::string_view kNewest = "SELECT max(slot) FROM {state}.slots WHERE group_name = $1";
 
 constexpr std::string_view kNewGeneration = R"(
 WITH old AS (
@@ -48,47 +47,38 @@ SELECT generation FROM gone)";
 }  // namespace
 
 Slots::Slots(const Schema& schema, ConsumerGroup group)
-    : schema_(schema),
-      group_(std::move(group)),
-      note_first_(schema, "slot_note_first", kNoteFirst) {}
+    : GroupStore(schema, std::move(group)), note_first_(schema, "slot_note_first", kNoteFirst) {}
 
 absl::Status Slots::NoteFirst(postgres::Transaction& transaction, int slot,
                               WallTime published) const {
-  return transaction.Execute(note_first_, group_.value(), slot, published).status();
+  return transaction.Run(note_first_, group_, slot, published);
 }
 
 absl::StatusOr<int> Slots::Newest(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kNewest), group_.value()));
-  return static_cast<int>(rows[0].Int("slot"));
+  return connection.Number(schema_.Sql(kNewest), group_);
 }
 
 absl::StatusOr<int> Slots::NewGeneration(postgres::Transaction& transaction, int slot,
                                          int retired) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   transaction.Execute(schema_.Sql(kNewGeneration), group_.value(), slot, retired));
-  return static_cast<int>(rows[0].Int("generation"));
+  return transaction.Number(schema_.Sql(kNewGeneration), group_, slot, retired);
 }
 
 absl::Status Slots::Take(postgres::Transaction& transaction, const ConsumerGroup& from,
                          int slot) const {
-  return transaction.Execute(schema_.Sql(kTake), group_.value(), from, slot).status();
+  return transaction.Run(schema_.Sql(kTake), group_, from, slot);
 }
 
 absl::Status Slots::Activate(postgres::Transaction& transaction, int slot, int instead_of,
                              const std::vector<std::string>& tables,
                              const std::string& suffix) const {
-  postgres::Array names;
-  for (const std::string& table : tables) names.Add(table);
-  RETURN_IF_ERROR(
-      transaction.Execute(schema_.Sql(kRetire), group_.value(), instead_of, names, suffix)
-          .status());
-  return transaction.Execute(schema_.Sql(kActivate), group_.value(), slot).status();
+  RETURN_IF_ERROR(transaction.Run(schema_.Sql(kRetire), group_, instead_of, tables, suffix));
+  return transaction.Run(schema_.Sql(kActivate), group_, slot);
 }
 
 absl::StatusOr<std::optional<int>> Slots::Remove(postgres::Transaction& transaction,
                                                  const ConsumerGroup& shadow, int slot) const {
   ASSIGN_OR_RETURN(const auto rows,
-                   transaction.Execute(schema_.Sql(kRemove), group_.value(), shadow, slot));
+                   transaction.Execute(schema_.Sql(kRemove), group_, shadow, slot));
   if (rows.empty()) return std::optional<int>();
   return std::optional(static_cast<int>(rows[0].Int("generation")));
 }

@@ -6,15 +6,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
 
 // The slots of one group: {tables, generation, subscription} each, of which one is active. A
-// generation that no slot has any longer is retired, and its rows go bit by bit (Retention). Safe
-// from any thread, with connections of the callers' own.
-class Slots {
+// generation that no slot has any longer is retired, and its rows go bit by bit (Retention).
+class Slots : public GroupStore {
  public:
   Slots(const Schema& schema, ConsumerGroup group);
 
@@ -42,8 +40,6 @@ class Slots {
                                             const ConsumerGroup& shadow, int slot) const;
 
  private:
-  const Schema schema_;
-  const ConsumerGroup group_;
   const Statement note_first_;
 };
 

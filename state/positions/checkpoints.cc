@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <utility>
 
 #include "platform/status.h"
 
@@ -12,8 +11,7 @@ namespace {
 
 constexpr std::string_view kTryLock =
     "SELECT pg_try_advisory_lock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0)) "
-    "AS "
-    "locked";
+    "AS locked";
 constexpr std::string_view kUnlock =
     "SELECT pg_advisory_unlock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0))";
 
@@ -22,7 +20,7 @@ SELECT number, snapshot, subscription, epoch, taken_at, expires_at
   FROM {state}.checkpoints WHERE group_name = $1 AND epoch > 0 ORDER BY number DESC)";
 
 constexpr std::string_view kNewest = R"(
-SELECT coalesce(max(number), 0) AS number FROM {state}.checkpoints WHERE group_name = $1)";
+SELECT max(number) FROM {state}.checkpoints WHERE group_name = $1)";
 
 // Epoch 0: its number is taken, and nobody may use it yet.
 constexpr std::string_view kReserve = R"(
@@ -46,20 +44,17 @@ constexpr std::string_view kSubscriptions = "/subscriptions/";
 
 }  // namespace
 
-Checkpoints::Checkpoints(const Schema& schema, ConsumerGroup group)
-    : schema_(schema), group_(std::move(group)) {}
-
 absl::StatusOr<bool> Checkpoints::TryLock(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto locked, connection.Execute(kTryLock, group_.value(), schema_.name()));
+  ASSIGN_OR_RETURN(const auto locked, connection.Execute(kTryLock, group_, schema_.name()));
   return locked[0].Bool("locked");
 }
 
 absl::Status Checkpoints::Unlock(postgres::Connection& connection) const {
-  return connection.Execute(kUnlock, group_.value(), schema_.name()).status();
+  return connection.Run(kUnlock, group_, schema_.name());
 }
 
 absl::StatusOr<std::vector<Checkpoint>> Checkpoints::List(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kList), group_.value()));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kList), group_));
   std::vector<Checkpoint> list;
   for (const postgres::Row row : rows) {
     list.push_back({.number = row.Int("number"),
@@ -73,29 +68,24 @@ absl::StatusOr<std::vector<Checkpoint>> Checkpoints::List(postgres::Connection& 
 }
 
 absl::StatusOr<int64_t> Checkpoints::Newest(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto newest, connection.Execute(schema_.Sql(kNewest), group_.value()));
-  return newest[0].Int("number");
+  return connection.Number(schema_.Sql(kNewest), group_);
 }
 
 absl::Status Checkpoints::Reserve(postgres::Connection& connection,
                                   const Checkpoint& checkpoint) const {
-  return connection
-      .Execute(schema_.Sql(kReserve), group_.value(), checkpoint.number, checkpoint.snapshot,
-               checkpoint.subscription)
-      .status();
+  return connection.Run(schema_.Sql(kReserve), group_, checkpoint.number, checkpoint.snapshot,
+                        checkpoint.subscription);
 }
 
 absl::Status Checkpoints::Record(postgres::Transaction& transaction,
                                  const Checkpoint& checkpoint) const {
-  return transaction
-      .Execute(schema_.Sql(kRecord), group_.value(), checkpoint.number, checkpoint.snapshot,
-               checkpoint.subscription, checkpoint.epoch, checkpoint.taken_at,
-               checkpoint.expires_at)
-      .status();
+  return transaction.Run(schema_.Sql(kRecord), group_, checkpoint.number, checkpoint.snapshot,
+                         checkpoint.subscription, checkpoint.epoch, checkpoint.taken_at,
+                         checkpoint.expires_at);
 }
 
 absl::Status Checkpoints::Forget(postgres::Connection& connection, int64_t number) const {
-  return connection.Execute(schema_.Sql(kForget), group_.value(), number).status();
+  return connection.Run(schema_.Sql(kForget), group_, number);
 }
 
 std::string Checkpoints::SnapshotName(const std::string& subscription, int64_t number) {

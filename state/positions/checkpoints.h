@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "platform/strong_id.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -21,18 +20,17 @@ struct Checkpoint {
   std::optional<WallTime> expires_at;
 };
 
-// The recorded checkpoints of one group. Safe from any thread, with connections of the callers'
-// own.
-class Checkpoints {
+// The recorded checkpoints of one group.
+class Checkpoints : public GroupStore {
  public:
-  Checkpoints(const Schema& schema, ConsumerGroup group);
+  using GroupStore::GroupStore;
 
   // One at a time takes a checkpoint or compares them with Pub/Sub. The lock is the session's.
   absl::StatusOr<bool> TryLock(postgres::Connection& connection) const;
   absl::Status Unlock(postgres::Connection& connection) const;
 
-  absl::StatusOr<std::vector<Checkpoint>> List(
-      postgres::Connection& connection) const;  // newest first
+  // Newest first.
+  absl::StatusOr<std::vector<Checkpoint>> List(postgres::Connection& connection) const;
   // A checkpoint's number is reserved before its snapshot is made: a snapshot with a number beyond
   // that tells that the database went back.
   absl::StatusOr<int64_t> Newest(postgres::Connection& connection) const;  // number; 0 = none
@@ -44,10 +42,6 @@ class Checkpoints {
   static std::string SnapshotName(const std::string& subscription, int64_t number);
   static std::optional<int64_t> NumberOf(const std::string& snapshot,
                                          const std::string& subscription);
-
- private:
-  const Schema schema_;
-  const ConsumerGroup group_;
 };
 
 }  // namespace lockstep::state

@@ -81,9 +81,9 @@ constexpr std::string_view kForgetAll = "DELETE FROM {state}.offsets WHERE group
 
 Offsets::Offsets(const Schema& schema) : schema_(schema), save_(schema, "offset_save", kSave) {}
 
-absl::StatusOr<std::optional<GroupOffset>> Offsets::Load(postgres::Transaction& transaction,
-                                                         const ConsumerGroup& group) const {
-  ASSIGN_OR_RETURN(const auto rows, transaction.Execute(schema_.Sql(kOfGroup), group));
+absl::StatusOr<std::optional<GroupOffset>> Offsets::Load(postgres::Transaction* transaction,
+                                                         const ConsumerGroup& group) {
+  ASSIGN_OR_RETURN(const auto rows, transaction->Execute(schema_.Sql(kOfGroup), group));
   if (rows.empty()) return std::optional<GroupOffset>();
   const postgres::Row row = rows[0];
   return std::optional(
@@ -95,29 +95,26 @@ absl::StatusOr<std::optional<GroupOffset>> Offsets::Load(postgres::Transaction& 
                   .updated_by = row.String("updated_by")});
 }
 
-absl::Status Offsets::Save(postgres::Transaction& transaction, const LaneOffset& offset) const {
-  return transaction.Defer(save_, offset.group, offset.instance, offset.lane, offset.subscription,
-                           offset.position.message_id, offset.position.publish_time, offset.epoch,
-                           static_cast<int64_t>(offset.lag.count()));
+absl::Status Offsets::Save(postgres::Transaction* transaction, const LaneOffset& offset) {
+  return transaction->Defer(save_, offset.group, offset.instance, offset.lane, offset.subscription,
+                            offset.position.message_id, offset.position.publish_time, offset.epoch,
+                            offset.lag);
 }
 
-absl::Status Offsets::Reset(postgres::Transaction& transaction, const ResetRecord& record) const {
-  ASSIGN_OR_RETURN(const auto cleared, transaction.Execute(schema_.Sql(kClear), record.group));
+absl::Status Offsets::Reset(postgres::Transaction* transaction, const ResetRecord& record) {
+  ASSIGN_OR_RETURN(const auto cleared, transaction->Execute(schema_.Sql(kClear), record.group));
   std::optional<WallTime> publish_time;
   std::optional<MessageId> message_id;
   if (record.to) {
     publish_time = record.to->publish_time;
     message_id = record.to->message_id;
-    RETURN_IF_ERROR(transaction
-                        .Execute(schema_.Sql(kPlace), record.group, record.subscription,
-                                 *message_id, *publish_time, record.epoch, record.operator_name)
-                        .status());
+    RETURN_IF_ERROR(transaction->Run(schema_.Sql(kPlace), record.group, record.subscription,
+                                     *message_id, *publish_time, record.epoch,
+                                     record.operator_name));
   }
-  return transaction
-      .Execute(schema_.Sql(kRecord), record.group, record.operator_name, record.reason,
-               cleared[0].Text("old"), record.epoch, record.subscription, record.action,
-               record.mode, record.snapshot, publish_time, message_id)
-      .status();
+  return transaction->Run(schema_.Sql(kRecord), record.group, record.operator_name, record.reason,
+                          cleared[0].Text("old"), record.epoch, record.subscription, record.action,
+                          record.mode, record.snapshot, publish_time, message_id);
 }
 
 absl::StatusOr<bool> Offsets::IsForward(postgres::Transaction& transaction,
@@ -128,12 +125,12 @@ absl::StatusOr<bool> Offsets::IsForward(postgres::Transaction& transaction,
 
 absl::Status Offsets::Take(postgres::Transaction& transaction, const ConsumerGroup& group,
                            const ConsumerGroup& from) const {
-  return transaction.Execute(schema_.Sql(kTake), group, from).status();
+  return transaction.Run(schema_.Sql(kTake), group, from);
 }
 
 absl::Status Offsets::ForgetAll(postgres::Transaction& transaction,
                                 const ConsumerGroup& group) const {
-  return transaction.Execute(schema_.Sql(kForgetAll), group).status();
+  return transaction.Run(schema_.Sql(kForgetAll), group);
 }
 
 absl::StatusOr<std::optional<InstanceOffsets>> Offsets::OfInstance(

@@ -4,9 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "state/positions/position.h"
+#include "state/positions/offset_provider.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -18,19 +16,16 @@ struct InstanceOffsets {
   std::map<int, WallTime> lanes;  // publish time, by lane
 };
 
-// The offsets of every lane, and the group's out of them. Safe from any thread, with connections of
-// the callers' own.
-class Offsets {
+// In the service's state schema: the offsets of every lane, and the group's out of them. REQUIRES:
+// a transaction in every call that takes one.
+class Offsets : public OffsetProvider {
  public:
   explicit Offsets(const Schema& schema);
 
-  // Nothing when the group has committed nothing yet.
-  absl::StatusOr<std::optional<GroupOffset>> Load(postgres::Transaction& transaction,
-                                                  const ConsumerGroup& group) const;
-  // Forward only: the same position or an older one succeeds and changes nothing.
-  absl::Status Save(postgres::Transaction& transaction, const LaneOffset& offset) const;
-  // Puts every lane of the group to one position, backwards too, and writes the audit.
-  absl::Status Reset(postgres::Transaction& transaction, const ResetRecord& record) const;
+  absl::StatusOr<std::optional<GroupOffset>> Load(postgres::Transaction* transaction,
+                                                  const ConsumerGroup& group) override;
+  absl::Status Save(postgres::Transaction* transaction, const LaneOffset& offset) override;
+  absl::Status Reset(postgres::Transaction* transaction, const ResetRecord& record) override;
 
   // Whether the time lies past everything that this read model ever was at: two resets to the
   // earliest, one after the other, are not forward.

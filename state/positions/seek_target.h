@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "platform/duration.h"
 
 namespace lockstep::state {
 
@@ -30,10 +31,15 @@ struct SeekTarget {
     return {.kind = Kind::kSnapshot, .snapshot = std::move(name)};
   }
   // As it is stored: one of the two, or none.
-  static SeekTarget Stored(std::optional<WallTime> time, std::optional<std::string> snapshot);
+  static SeekTarget Stored(std::optional<WallTime> time, std::optional<std::string> snapshot) {
+    if (time) return To(*time);
+    return snapshot ? ToSnapshot(*std::move(snapshot)) : SeekTarget();
+  }
 
-  std::string_view kind_name() const;  // as it stands in the database
-  std::string ToString() const;        // the time or the snapshot
+  // As it stands in the database.
+  std::string_view kind_name() const { return time ? "time" : snapshot ? "snapshot" : "none"; }
+  // The time or the snapshot.
+  std::string ToString() const { return time ? FormatTimestamp(*time) : snapshot.value_or(""); }
 };
 
 }  // namespace lockstep::state

@@ -281,7 +281,7 @@ int Run(const Options& options) {
     const auto migrated =
         postgres::Migrator(**connection, "feed_state", sql::StateMigrations()).Up();
     if (!migrated.ok()) Die("migrations", migrated.status());
-    if (const auto made = (*connection)->Script(kTables); !made.ok()) Die("tables", made);
+    if (const auto made = (*connection)->Run(kTables); !made.ok()) Die("tables", made);
   }
   std::ofstream(options.folder + "/feed.yaml") << kProjection;
   std::ofstream(options.folder + "/runner.yaml") << fmt::format(

@@ -62,7 +62,7 @@ std::string TestDatabase::UrlAs(const std::string& role) const {
 std::unique_ptr<postgres::Connection> TestDatabase::Connect() const { return Open(url_); }
 
 void TestDatabase::Run(const std::string& sql) {
-  const absl::Status done = connection_->Script(sql);
+  const absl::Status done = connection_->Run(sql);
   if (!done.ok()) ADD_FAILURE() << sql << "\n" << done;
 }
 

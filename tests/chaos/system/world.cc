@@ -28,7 +28,7 @@ std::unique_ptr<postgres::Connection> Connect(const std::string& url) {
 }
 
 void Script(postgres::Connection& connection, const std::string& sql) {
-  if (const auto done = connection.Script(sql); !done.ok()) {
+  if (const auto done = connection.Run(sql); !done.ok()) {
     throw std::runtime_error(std::string(MessageOf(done)));
   }
 }

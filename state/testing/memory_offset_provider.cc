@@ -1,9 +1,9 @@
-#include "offsets/memory_offset_provider.h"
+#include "state/testing/memory_offset_provider.h"
 
 #include <algorithm>
 #include <chrono>
 
-namespace lockstep::offsets {
+namespace lockstep::state {
 namespace {
 
 // As Postgres keeps it: microseconds.
@@ -64,4 +64,4 @@ std::vector<ResetRecord> MemoryOffsetProvider::audit() const {
   return audit_;
 }
 
-}  // namespace lockstep::offsets
+}  // namespace lockstep::state

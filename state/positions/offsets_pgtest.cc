@@ -3,13 +3,13 @@
 #include <chrono>
 #include <memory>
 
-#include "offsets/memory_offset_provider.h"
-#include "offsets/postgres_offset_provider.h"
 #include "postgres/migrator.h"
 #include "sql/migrations.h"
+#include "state/positions/offsets.h"
+#include "state/testing/memory_offset_provider.h"
 #include "tests/support/test_database.h"
 
-namespace lockstep::offsets {
+namespace lockstep::state {
 namespace {
 
 using ::testing::Eq;
@@ -53,7 +53,7 @@ class MemoryStore : public Store {
 
 class PostgresStore : public Store {
  public:
-  PostgresStore() : connection_(database_.Connect()), provider_(state::Schema("st")) {
+  PostgresStore() : connection_(database_.Connect()), provider_(Schema("st")) {
     EXPECT_TRUE(postgres::Migrator(*connection_, "st", sql::StateMigrations()).Up().ok());
     database_.Run(
         "INSERT INTO st.instances (group_name, instance, epoch, lanes) "
@@ -71,7 +71,7 @@ class PostgresStore : public Store {
 
   testing::TestDatabase database_;
   std::unique_ptr<postgres::Connection> connection_;
-  PostgresOffsetProvider provider_;
+  Offsets provider_;
 };
 
 // What every OffsetProvider promises.
@@ -231,4 +231,4 @@ TEST(PostgresOffsets, OfALaneWithNothingInHandDoNotHoldTheGroupBack) {
 }
 
 }  // namespace
-}  // namespace lockstep::offsets
+}  // namespace lockstep::state

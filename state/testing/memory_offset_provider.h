@@ -5,9 +5,9 @@
 #include <tuple>
 #include <vector>
 
-#include "offsets/offset_provider.h"
+#include "state/positions/offsets.h"
 
-namespace lockstep::offsets {
+namespace lockstep::state {
 
 // Offsets that die with the process: for tests and for consumers that keep none. Takes no
 // transaction (null will do) and every instance counts as live. Safe from any thread.
@@ -29,4 +29,4 @@ class MemoryOffsetProvider : public OffsetProvider {
   std::vector<ResetRecord> audit_;
 };
 
-}  // namespace lockstep::offsets
+}  // namespace lockstep::state
