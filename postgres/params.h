@@ -22,10 +22,17 @@ std::string DecodeBytea(std::string_view hex);
 class Array {
  public:
   explicit Array(size_t expected_bytes = 0) { text_.reserve(expected_bytes + 2); }
+  template <class Values>
+  static Array Of(const Values& values) {
+    Array array;
+    for (const auto& value : values) array.Add(value);
+    return array;
+  }
 
   void Add(std::string_view value);
   void Add(const char* value) { Add(std::string_view(value)); }  // else it would be a bool
   void Add(int64_t value);
+  void Add(int value) { Add(int64_t{value}); }
   void Add(bool value);
   void Add(WallTime value);
   void AddBytea(std::string_view bytes);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,8 +8,6 @@
 #include "publisher/outbox/outbox_row.h"
 
 namespace lockstep::publisher {
-
-using RowPtr = std::shared_ptr<const OutboxRow>;  // shared: the relay may send it a second time
 
 struct DispatchResult {
   absl::Status status;
