@@ -217,8 +217,10 @@ class Bench {
     while (rows < options_.rows) {
       const auto claim = Must(store->ClaimRows(Request(), cursor));
       std::vector<publisher::PublishedRow> marks;
-      for (const auto& row : claim.rows) marks.push_back({row.sequence, row.lock_token, "1"});
-      if (!marks.empty()) Must(store->MarkPublished(marks, {}));
+      for (const auto& row : claim.rows) {
+        marks.push_back({std::make_shared<const publisher::OutboxRow>(row), "1"});
+      }
+      if (!marks.empty()) Must(store->MarkPublished(marks));
       if (claim.candidates < options_.batch) cursor = {};
       rows += static_cast<int64_t>(claim.rows.size());
     }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,6 @@
 
 // Where a publisher's events go, for a service with a bus of its own. Public: docs/embedding.md.
 namespace lockstep::publisher {
-
-using RowPtr = std::shared_ptr<const OutboxRow>;  // shared: the relay may send it a second time
 
 struct DispatchResult {
   absl::Status status;

@@ -45,17 +45,6 @@ absl::Status CallAll(const std::vector<InProcessBus::Handler>& handlers, const E
 
 }  // namespace
 
-InProcessBus::InProcessBus() : thread_([this] { Run(); }) {}
-
-InProcessBus::~InProcessBus() {
-  {
-    std::scoped_lock lock(mu_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
 void InProcessBus::Subscribe(const std::string& topic, Handler handler) {
   std::scoped_lock lock(mu_);
   handlers_[topic].push_back(std::move(handler));
@@ -70,19 +59,16 @@ void InProcessBus::Dispatch(const std::string& table, const std::string& topic,
   changed_.notify_all();
 }
 
-void InProcessBus::Run() {
+void InProcessBus::Run(const std::stop_token& stop) {
   std::unique_lock lock(mu_);
-  while (true) {
-    changed_.wait(lock, [this] { return stop_ || !batches_.empty(); });
-    if (batches_.empty()) return;
+  while (changed_.wait(lock, stop, [this] { return !batches_.empty(); })) {
     Batch batch = std::move(batches_.front());
     batches_.pop_front();
-    const bool cancelled = stop_;
     const auto found = handlers_.find(batch.topic);
     const std::vector<Handler> handlers =
         found == handlers_.end() ? std::vector<Handler>() : found->second;
     lock.unlock();
-    if (cancelled) {
+    if (stop.stop_requested()) {
       batch.done(std::vector<DispatchResult>(
           batch.rows.size(), {absl::CancelledError("the bus is stopping"), "", ""}));
     } else {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,13 +25,11 @@ struct Event {
 // in order. Every handler of a topic runs, whatever the others answered; their failures are joined;
 // an exception is a failure; no handler is EVENTBUS_NO_SUBSCRIBERS. A row with a failure is handed
 // to all of them again: handlers are idempotent by event_id, as consumers of Pub/Sub are. One that
-// has seen the event may say so by ALREADY_EXISTS, which is no failure.
+// has seen the event may say so by ALREADY_EXISTS, which is no failure. The end of the bus cancels
+// what has not begun.
 class InProcessBus : public Dispatcher {
  public:
   using Handler = std::function<absl::Status(const Event&)>;
-
-  InProcessBus();
-  ~InProcessBus() override;  // cancels what has not begun
 
   // At any time, from any thread.
   void Subscribe(const std::string& topic, Handler handler);
@@ -46,15 +45,14 @@ class InProcessBus : public Dispatcher {
     Done done;
   };
 
-  void Run();
+  void Run(const std::stop_token& stop);
   std::vector<DispatchResult> Deliver(const Batch& batch, const std::vector<Handler>& handlers);
 
   std::mutex mu_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::map<std::string, std::vector<Handler>> handlers_;
   std::deque<Batch> batches_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_{[this](const std::stop_token& stop) { Run(stop); }};  // last: uses the rest
 };
 
 }  // namespace lockstep::publisher

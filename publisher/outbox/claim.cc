@@ -1,13 +1,10 @@
-#include "publisher/outbox/claim.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "platform/status.h"
 #include "postgres/identifier.h"
+#include "publisher/outbox/outbox_store.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -132,12 +129,6 @@ std::string WithParts(std::string_view sql) {
       sql, {{"candidate", kCandidate}, {"earlier", kEarlier}, {"row", kClaimedRow}});
 }
 
-Array Texts(const std::vector<std::string>& values) {
-  Array array;
-  for (const std::string& value : values) array.Add(std::string_view(value));
-  return array;
-}
-
 OutboxRow ReadRow(const Row& from, const std::string& token) {
   OutboxRow row;
   row.sequence = from.Int("sequence");
@@ -163,16 +154,24 @@ OutboxRow ReadRow(const Row& from, const std::string& token) {
   return row;
 }
 
-absl::StatusOr<Claim> TakeBy(const Statement& statement, postgres::Connection& connection,
-                             const ClaimRequest& request, ClaimCursor& cursor) {
-  Array shards;
-  for (const int shard : request.shards) shards.Add(int64_t{shard});
+}  // namespace
+
+std::string OutboxStore::ClaimSql() { return WithParts(kClaim); }
+std::string OutboxStore::ClaimFewSql() { return WithParts(kClaimFew); }
+
+absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimCursor& cursor) {
+  if (request.few && request.rows > kFew) return TakeFew(request, cursor);
+  return TakeBy(claim_, request, cursor);
+}
+
+absl::StatusOr<Claim> OutboxStore::TakeBy(const Statement& statement, const ClaimRequest& request,
+                                          ClaimCursor& cursor) {
   ASSIGN_OR_RETURN(
       const Result result,
-      connection.Execute(statement, request.token, request.owner, request.lock_ttl.count(),
-                         request.rows, shards, request.shard_count, cursor.available_at,
-                         cursor.sequence, Texts(request.live_tokens), Texts(request.paused_topics),
-                         request.dead_blocks));
+      connection_.Execute(statement, request.token, request.owner, request.lock_ttl.count(),
+                          request.rows, Array(request.shards), request.shard_count,
+                          cursor.available_at, cursor.sequence, Array(request.live_tokens),
+                          Array(request.paused_topics), request.dead_blocks));
   Claim claim;
   if (result.empty()) return claim;
   const Row first = result[0];
@@ -187,37 +186,19 @@ absl::StatusOr<Claim> TakeBy(const Statement& statement, postgres::Connection& c
   return claim;
 }
 
-}  // namespace
-
-OutboxStatement::OutboxStatement(std::string_view the_name, std::string_view text,
-                                 std::string_view quoted_table, int64_t oid)
-    : name(fmt::format("{} {}", the_name, oid)),
-      sql(postgres::FillNames(text, {{"outbox", quoted_table}})) {}
-
-Claimer::Claimer(std::string_view quoted_table, int64_t oid)
-    : many_("claim", WithParts(kClaim), quoted_table, oid),
-      few_("claim_few", WithParts(kClaimFew), quoted_table, oid) {}
-
-absl::StatusOr<Claim> Claimer::Take(postgres::Connection& connection, const ClaimRequest& request,
-                                    ClaimCursor& cursor) const {
-  if (request.few && request.rows > kFew) return TakeFew(connection, request, cursor);
-  return TakeBy(many_, connection, request, cursor);
-}
-
 // What there is beyond a handful, or blocked among it, is the other statement's, in the same place:
 // to it, those taken here are in this owner's hands already. It has a token of its own: if its
 // answer is lost, what it took is in nobody's hands, and must not pass for ours.
-absl::StatusOr<Claim> Claimer::TakeFew(postgres::Connection& connection,
-                                       const ClaimRequest& request, ClaimCursor& cursor) const {
+absl::StatusOr<Claim> OutboxStore::TakeFew(const ClaimRequest& request, ClaimCursor& cursor) {
   ClaimRequest part = request;
   part.rows = kFew;
-  ASSIGN_OR_RETURN(Claim few, TakeBy(few_, connection, part, cursor));
+  ASSIGN_OR_RETURN(Claim few, TakeBy(claim_few_, part, cursor));
   const int taken = static_cast<int>(few.rows.size());
   if (taken == 0 || taken < few.candidates || taken == kFew) {
     part.rows = request.rows - taken;
     part.token = request.rest_token;
     if (taken > 0) part.live_tokens.push_back(request.token);
-    auto rest = TakeBy(many_, connection, part, cursor);
+    auto rest = TakeBy(claim_, part, cursor);
     if (!rest.ok() && taken == 0) return rest.status();
     // Those that were taken are not lost with it: the next claim meets the same trouble.
     few.candidates = rest.ok() ? taken + rest->candidates : request.rows;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -36,5 +37,7 @@ struct OutboxRow {
     return static_cast<int64_t>(payload.size() + attributes.size() + aggregate_id.size());
   }
 };
+
+using RowPtr = std::shared_ptr<const OutboxRow>;  // shared: the relay may send it a second time
 
 }  // namespace lockstep::publisher

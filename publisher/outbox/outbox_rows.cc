@@ -1,8 +1,5 @@
 #include "publisher/outbox/outbox_rows.h"
 
-#include <algorithm>
-
-#include "platform/duration.h"
 #include "platform/status.h"
 
 namespace lockstep::publisher {
@@ -15,41 +12,14 @@ using postgres::QualifiedName;
 using postgres::Result;
 using postgres::Row;
 
-constexpr char kBacklog[] = R"sql(
-SELECT count(*) AS pending, count(lock_token) AS locked,
-       greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE available_at < 'infinity')) * 1000)::bigint
-         AS oldest_ms
-FROM (SELECT lock_token, created_at, available_at FROM {outbox}
-      WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL
-      LIMIT $1::bigint) pending)sql";
-
 constexpr char kRetries[] = R"sql(
-SELECT count(*) AS rows FROM {outbox}
+SELECT count(*) AS number FROM {outbox}
 WHERE published_at IS NULL AND attempts > 0 AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
-constexpr char kUnpublished[] = "SELECT count(*) AS rows FROM {outbox} WHERE published_at IS NULL";
+constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) AS number FROM {outbox}";
 
-constexpr char kDeadCounts[] = R"sql(
-SELECT count(*) FILTER (WHERE quarantined_at IS NULL) AS dead, count(quarantined_at) AS quarantined
-FROM (SELECT quarantined_at FROM {outbox}
-      WHERE published_at IS NULL AND available_at = 'infinity'
-        AND (dead_at IS NOT NULL OR quarantined_at IS NOT NULL)
-      LIMIT $1::bigint) dead)sql";
-
-constexpr char kNewestDead[] = R"sql(
-SELECT d.sequence, d.event_id, d.event_type, d.aggregate_type, d.aggregate_id, d.version, d.topic,
-       d.error_code, d.last_error, d.attempts, d.dead_at,
-       (SELECT count(*)
-        FROM (SELECT 1 FROM {outbox} h
-              WHERE h.published_at IS NULL AND h.aggregate_id = d.aggregate_id
-                AND h.aggregate_type = d.aggregate_type AND h.tenant_id IS NOT DISTINCT FROM d.tenant_id
-                AND h.version > d.version AND h.dead_at IS NULL AND h.quarantined_at IS NULL
-              LIMIT 1000) behind) AS held
-FROM {outbox} d
-WHERE d.published_at IS NULL AND d.available_at = 'infinity' AND d.dead_at IS NOT NULL
-  AND d.quarantined_at IS NULL
-ORDER BY d.sequence DESC
-LIMIT 50)sql";
+constexpr char kUnpublished[] =
+    "SELECT count(*) AS number FROM {outbox} WHERE published_at IS NULL";
 
 // A reader and an operator have no right to payloads, and so not to their size either.
 constexpr char kMayReadPayload[] = R"sql(
@@ -83,6 +53,22 @@ FROM (
 constexpr char kChange[] =
     "SELECT lockstep.{action}($1::regclass, $2::bigint[], $3, nullif($4, '')) AS changed";
 
+// $1 age in ms, $2 rows. SKIP LOCKED: a reader of a row must not stop the cleaner.
+constexpr char kDeletePublished[] = R"sql(
+DELETE FROM {outbox} WHERE sequence IN (
+  SELECT sequence FROM {outbox}
+  WHERE published_at < statement_timestamp() - $1::bigint * interval '1 ms'
+  ORDER BY published_at, sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
+
+constexpr char kDeleteDead[] = R"sql(
+DELETE FROM {outbox} WHERE sequence IN (
+  SELECT sequence FROM {outbox}
+  WHERE published_at IS NULL AND available_at = 'infinity' AND quarantined_at IS NULL
+    AND dead_at < statement_timestamp() - $1::bigint * interval '1 ms'
+  ORDER BY sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
+
+constexpr char kReleaseHeld[] = "SELECT lockstep.release_held($1::regclass, $2::boolean) AS rows";
+
 const char* Sql(RowState state) {
   switch (state) {
     case RowState::kAny:
@@ -99,11 +85,19 @@ const char* Sql(RowState state) {
   return "false";
 }
 
-absl::StatusOr<int64_t> CountRows(postgres::Connection& connection, const char* sql,
+absl::StatusOr<int64_t> AskNumber(postgres::Connection& connection, const char* sql,
                                   const QualifiedName& table) {
   ASSIGN_OR_RETURN(const Result result,
                    connection.Execute(FillNames(sql, {{"outbox", table.Quoted()}})));
-  return result[0].Int("rows");
+  return result[0].Int("number");
+}
+
+absl::StatusOr<int64_t> Delete(postgres::Connection& connection, const char* sql,
+                               const QualifiedName& table, Millis older_than, int rows) {
+  ASSIGN_OR_RETURN(
+      const Result result,
+      connection.Execute(FillNames(sql, {{"outbox", table.Quoted()}}), older_than.count(), rows));
+  return result.affected_rows();
 }
 
 ordered_json ParseAll(const Result& rows, std::string_view column) {
@@ -119,50 +113,18 @@ ordered_json ParseAll(const Result& rows, std::string_view column) {
 
 }  // namespace
 
-absl::StatusOr<Backlog> CountBacklog(postgres::Connection& connection, const QualifiedName& table) {
-  ASSIGN_OR_RETURN(
-      const Result result,
-      connection.Execute(FillNames(kBacklog, {{"outbox", table.Quoted()}}), Backlog::kCountAtMost));
-  const Row row = result[0];
-  return Backlog{row.Int("pending"), row.Int("locked"), Millis(row.Int("oldest_ms"))};
-}
-
 absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection, const QualifiedName& table) {
-  return CountRows(connection, kRetries, table);
+  return AskNumber(connection, kRetries, table);
 }
 
 absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
                                          const QualifiedName& table) {
-  return CountRows(connection, kUnpublished, table);
+  return AskNumber(connection, kUnpublished, table);
 }
 
-absl::StatusOr<DeadRows> ReadDeadRows(postgres::Connection& connection,
-                                      const QualifiedName& table) {
-  const std::string quoted = table.Quoted();
-  ASSIGN_OR_RETURN(
-      const Result counts,
-      connection.Execute(FillNames(kDeadCounts, {{"outbox", quoted}}), Backlog::kCountAtMost));
-  DeadRows dead;
-  dead.dead = counts[0].Int("dead");
-  dead.quarantined = counts[0].Int("quarantined");
-  if (dead.dead == 0) return dead;
-  ASSIGN_OR_RETURN(const Result rows,
-                   connection.Execute(FillNames(kNewestDead, {{"outbox", quoted}})));
-  for (const Row row : rows) {
-    dead.newest.push_back({{"sequence", row.Int("sequence")},
-                           {"event_id", row.Text("event_id")},
-                           {"event_type", row.Text("event_type")},
-                           {"aggregate_type", row.Text("aggregate_type")},
-                           {"aggregate_id", row.Text("aggregate_id")},
-                           {"version", row.Int("version")},
-                           {"topic", row.Text("topic")},
-                           {"code", row.Text("error_code")},
-                           {"reason", row.Text("last_error")},
-                           {"attempts", row.Int("attempts")},
-                           {"dead_at", FormatTimestamp(row.Time("dead_at"))},
-                           {"held", row.Int("held")}});
-  }
-  return dead;
+absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
+                                       const QualifiedName& table) {
+  return AskNumber(connection, kNewest, table);
 }
 
 absl::StatusOr<ordered_json> FindRows(postgres::Connection& connection, const QualifiedName& table,
@@ -188,11 +150,27 @@ absl::StatusOr<ordered_json> ReadAudit(postgres::Connection& connection, const Q
 absl::StatusOr<int64_t> ChangeRows(postgres::Connection& connection, const QualifiedName& table,
                                    const std::string& action, const std::vector<int64_t>& sequences,
                                    const std::string& actor, const std::string& note) {
-  postgres::Array array;
-  for (const int64_t sequence : sequences) array.Add(sequence);
-  ASSIGN_OR_RETURN(const Result result, connection.Execute(FillNames(kChange, {{"action", action}}),
-                                                           table.Quoted(), array, actor, note));
+  ASSIGN_OR_RETURN(const Result result,
+                   connection.Execute(FillNames(kChange, {{"action", action}}), table.Quoted(),
+                                      postgres::Array(sequences), actor, note));
   return result[0].Int("changed");
+}
+
+absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
+                                        const QualifiedName& table, Millis older_than, int rows) {
+  return Delete(connection, kDeletePublished, table, older_than, rows);
+}
+
+absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection, const QualifiedName& table,
+                                   Millis older_than, int rows) {
+  return Delete(connection, kDeleteDead, table, older_than, rows);
+}
+
+absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection, const QualifiedName& table,
+                                    bool dead_blocks) {
+  ASSIGN_OR_RETURN(const Result result,
+                   connection.Execute(kReleaseHeld, table.Quoted(), dead_blocks));
+  return result[0].Int("rows");
 }
 
 }  // namespace lockstep::publisher

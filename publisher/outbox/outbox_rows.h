@@ -10,20 +10,9 @@
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
 
-// Looks at the rows of an outbox, and what an operator does to them. Never reads a payload.
+// Looks at the rows of an outbox, what an operator does to them, and what they need besides being
+// relayed. Never reads a payload.
 namespace lockstep::publisher {
-
-// Rows to be published: not dead, not quarantined; those held back included. Counted up to a bound:
-// counting further would cost more than it tells.
-struct Backlog {
-  static constexpr int64_t kCountAtMost = 1'000'000;
-
-  int64_t pending = 0;
-  int64_t locked = 0;  // of them, under a lease
-  Millis oldest{0};    // age of the oldest row that may go; 0 = none
-};
-absl::StatusOr<Backlog> CountBacklog(postgres::Connection& connection,
-                                     const postgres::QualifiedName& table);
 
 // Rows that failed and will be tried again.
 absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection,
@@ -31,14 +20,9 @@ absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection,
 absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
                                          const postgres::QualifiedName& table);
 
-// The dead rows for the status page (web/README.md), the newest first, and how many there are.
-struct DeadRows {
-  int64_t dead = 0;
-  int64_t quarantined = 0;
-  nlohmann::json newest = nlohmann::json::array();
-};
-absl::StatusOr<DeadRows> ReadDeadRows(postgres::Connection& connection,
-                                      const postgres::QualifiedName& table);
+// The newest committed position; 0 = none.
+absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
+                                       const postgres::QualifiedName& table);
 
 // Which rows an operator means; what is empty is not asked for.
 struct RowFilter {
@@ -68,5 +52,17 @@ absl::StatusOr<int64_t> ChangeRows(postgres::Connection& connection,
                                    const postgres::QualifiedName& table, const std::string& action,
                                    const std::vector<int64_t>& sequences, const std::string& actor,
                                    const std::string& note);
+
+// Old rows are deleted, at most so many at a time. Answers how many.
+absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
+                                        const postgres::QualifiedName& table, Millis older_than,
+                                        int rows);
+absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection,
+                                   const postgres::QualifiedName& table, Millis older_than,
+                                   int rows);
+
+// Rows held behind a blocker that is gone; a safety net. Answers how many.
+absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection,
+                                    const postgres::QualifiedName& table, bool dead_blocks);
 
 }  // namespace lockstep::publisher

@@ -1,5 +1,7 @@
 #include "publisher/outbox/outbox_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -88,18 +90,6 @@ constexpr char kWakeUnlock[] = R"sql(
 SELECT count(pg_advisory_unlock(lockstep.lock_key('wake', $1::oid::regclass, s)))
 FROM unnest($2::int[]) s)sql";
 
-Array Ints(const std::vector<int>& values) {
-  Array array;
-  for (const int value : values) array.Add(int64_t{value});
-  return array;
-}
-
-Array Sequences(const std::vector<int64_t>& values) {
-  Array array(values.size() * 10);
-  for (const int64_t value : values) array.Add(value);
-  return array;
-}
-
 std::vector<int64_t> ReadSequences(const Result& result) {
   std::vector<int64_t> sequences;
   sequences.reserve(result.rows());
@@ -109,12 +99,18 @@ std::vector<int64_t> ReadSequences(const Result& result) {
 
 }  // namespace
 
+OutboxStore::OutboxStatement::OutboxStatement(std::string_view the_name, std::string_view text,
+                                              std::string_view quoted_table, int64_t oid)
+    : name(fmt::format("{} {}", the_name, oid)),
+      sql(postgres::FillNames(text, {{"outbox", quoted_table}})) {}
+
 OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table,
                          Outbox outbox)
     : connection_(connection),
       quoted_table_(table.Quoted()),
       outbox_(std::move(outbox)),
-      claimer_(quoted_table_, outbox_.oid),
+      claim_("claim", ClaimSql(), quoted_table_, outbox_.oid),
+      claim_few_("claim_few", ClaimFewSql(), quoted_table_, outbox_.oid),
       mark_("mark", kMark, quoted_table_, outbox_.oid),
       fail_("fail", kFail, quoted_table_, outbox_.oid),
       renew_("renew", kRenew, quoted_table_, outbox_.oid),
@@ -129,10 +125,6 @@ absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
   return std::unique_ptr<OutboxStore>(new OutboxStore(connection, table, std::move(outbox)));
 }
 
-absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimCursor& cursor) {
-  return claimer_.Take(connection_, request, cursor);
-}
-
 absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statement,
                                                          const Params& params,
                                                          const std::vector<int64_t>& unblocking) {
@@ -143,26 +135,27 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statem
   // Together, or a crash in between would leave the followers held until the safety net finds them.
   ASSIGN_OR_RETURN(auto transaction, connection_.Begin());
   ASSIGN_OR_RETURN(const Result result, transaction.Execute(statement, params));
-  RETURN_IF_ERROR(transaction.Execute(release_behind_, Sequences(unblocking)).status());
+  RETURN_IF_ERROR(transaction.Execute(release_behind_, Array(unblocking)).status());
   RETURN_IF_ERROR(transaction.Commit());
   return ReadSequences(result);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
-    const std::vector<PublishedRow>& rows, const std::vector<int64_t>& unblocking) {
+    const std::vector<PublishedRow>& rows) {
   Array sequences(rows.size() * 10);
   Array tokens(rows.size() * 40);
   Array message_ids(rows.size() * 20);
-  for (const PublishedRow& row : rows) {
-    sequences.Add(row.sequence);
-    tokens.AddPlain(row.lock_token);
-    message_ids.AddIfAny(row.message_id);
+  std::vector<int64_t> unblocking;  // only a row that failed before can have others held behind it
+  for (const auto& [row, message_id] : rows) {
+    sequences.Add(row->sequence);
+    tokens.AddPlain(row->lock_token);
+    message_ids.AddIfAny(message_id);
+    if (row->attempts > 0) unblocking.push_back(row->sequence);
   }
   return Update(mark_, Params(sequences, tokens, message_ids), unblocking);
 }
 
-absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
-    const std::vector<RowFailure>& rows, const std::vector<int64_t>& unblocking) {
+absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<RowFailure>& rows) {
   Array sequences;
   Array tokens;
   Array spent;
@@ -170,32 +163,34 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(
   Array errors;
   Array codes;
   Array dead;
-  for (const RowFailure& row : rows) {
-    sequences.Add(row.sequence);
-    tokens.AddPlain(row.lock_token);
-    spent.Add(int64_t{row.spent_attempts});
-    delays.Add(row.delay.has_value() ? row.delay->count() : -1);
-    errors.AddIfAny(row.error);
-    codes.AddIfAny(row.code);
-    dead.Add(row.dead);
+  std::vector<int64_t> unblocking;
+  for (const RowFailure& failure : rows) {
+    sequences.Add(failure.row->sequence);
+    tokens.AddPlain(failure.row->lock_token);
+    spent.Add(failure.spent_attempts);
+    delays.Add(failure.delay.has_value() ? failure.delay->count() : -1);
+    errors.AddIfAny(failure.error);
+    codes.AddIfAny(failure.code);
+    dead.Add(failure.dead);
+    if (failure.frees_followers) unblocking.push_back(failure.row->sequence);
   }
   return Update(fail_, Params(sequences, tokens, spent, delays, errors, codes, dead), unblocking);
 }
 
-absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<PublishedRow>& rows) {
+absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<RowPtr>& rows) {
   Array sequences;
   Array tokens;
-  for (const PublishedRow& row : rows) {
-    sequences.Add(row.sequence);
-    tokens.AddPlain(row.lock_token);
+  for (const RowPtr& row : rows) {
+    sequences.Add(row->sequence);
+    tokens.AddPlain(row->lock_token);
   }
-  return Update(renew_, Params(sequences, tokens), {});
+  return Update(renew_, Params(sequences, tokens));
 }
 
 absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
     const std::vector<int64_t>& sequences, const std::string& owner) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(audit_lost_, quoted_table_, Sequences(sequences), owner));
+                   connection_.Execute(audit_lost_, quoted_table_, Array(sequences), owner));
   std::map<int64_t, std::string> states;
   for (const Row row : result) states[row.Int("sequence")] = row.Text("state");
   return states;
@@ -204,7 +199,7 @@ absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
 absl::StatusOr<std::optional<Millis>> OutboxStore::NextDue(const ClaimRequest& request,
                                                            const ClaimCursor& floor) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(next_due_, Ints(request.shards), request.shard_count,
+                   connection_.Execute(next_due_, Array(request.shards), request.shard_count,
                                        request.lock_ttl.count(), floor.available_at));
   const auto ms = result[0].OptionalInt("ms");
   if (!ms.has_value()) return std::nullopt;
@@ -213,7 +208,7 @@ absl::StatusOr<std::optional<Millis>> OutboxStore::NextDue(const ClaimRequest& r
 
 absl::StatusOr<bool> OutboxStore::TryWakeLocks(const std::vector<int>& shards) {
   ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(kTryWakeLocks, outbox_.oid, Ints(shards)));
+                   connection_.Execute(kTryWakeLocks, outbox_.oid, Array(shards)));
   std::vector<int> taken;
   for (const Row row : result) {
     if (row.Bool("locked")) taken.push_back(static_cast<int>(row.Int("shard")));
@@ -225,7 +220,7 @@ absl::StatusOr<bool> OutboxStore::TryWakeLocks(const std::vector<int>& shards) {
 
 absl::Status OutboxStore::WakeUnlock(const std::vector<int>& shards) {
   if (shards.empty()) return absl::OkStatus();
-  return connection_.Execute(kWakeUnlock, outbox_.oid, Ints(shards)).status();
+  return connection_.Execute(kWakeUnlock, outbox_.oid, Array(shards)).status();
 }
 
 }  // namespace lockstep::publisher

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,26 +13,51 @@
 #include "platform/clock.h"
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
-#include "publisher/outbox/claim.h"
+#include "publisher/outbox/outbox_row.h"
 #include "publisher/outbox/outboxes.h"
 
 namespace lockstep::publisher {
 
+// Where a claim starts: behind the last candidate of the one before. An empty one is the start.
+struct ClaimCursor {
+  std::string available_at = "-infinity";
+  int64_t sequence = 0;
+};
+
+struct ClaimRequest {
+  std::string token;
+  std::string owner;
+  Millis lock_ttl{60'000};
+  int rows = 100;
+  std::vector<int> shards = {0};
+  int shard_count = 1;
+  std::vector<std::string> live_tokens;  // leases whose rows this owner still has in hand, in order
+  std::vector<std::string> paused_topics;
+  bool dead_blocks = true;  // on_dead: hold_key
+  bool few = false;         // a handful is expected, and somebody waits for it: see kClaimFew …
+  std::string rest_token;   // … and the lease of what comes beside it
+};
+
+struct Claim {
+  std::vector<OutboxRow> rows;  // in the order of their sequences
+  int candidates = 0;           // rows looked at; as many as asked for = there may be more
+  std::string a_second_ago;     // by the database's clock, for ClaimCursor::available_at
+};
+
+struct PublishedRow {
+  RowPtr row;
+  std::string message_id;  // empty where the bus has none
+};
+
 // What became of a row that was not published.
 struct RowFailure {
-  int64_t sequence = 0;
-  std::string lock_token;
+  RowPtr row;
   int spent_attempts = 0;
   std::optional<Millis> delay = Millis(0);  // nullopt = held until its blocker's fate is known
   std::string error;                        // empty = keep what is there
   std::string code;
   bool dead = false;
-};
-
-struct PublishedRow {
-  int64_t sequence = 0;
-  std::string lock_token;
-  std::string message_id;
+  bool frees_followers = false;  // those held behind it may go (on_dead: skip)
 };
 
 // The lease protocol of one outbox: what a relay does to its rows. Each step after the claim
@@ -45,16 +71,14 @@ class OutboxStore {
   static absl::StatusOr<std::unique_ptr<OutboxStore>> Open(postgres::Connection& connection,
                                                            const postgres::QualifiedName& table);
 
-  // Moves `cursor` on.
+  // Takes rows under a lease (claim.cc says how order is kept) and moves `cursor` on.
   absl::StatusOr<Claim> ClaimRows(const ClaimRequest& request, ClaimCursor& cursor);
 
-  // Sequences that were still ours. `unblocking`: published rows that others are held behind.
-  absl::StatusOr<std::vector<int64_t>> MarkPublished(const std::vector<PublishedRow>& rows,
-                                                     const std::vector<int64_t>& unblocking);
-  // `unblocking`: rows that died without blocking (on_dead: skip).
-  absl::StatusOr<std::vector<int64_t>> MarkFailed(const std::vector<RowFailure>& rows,
-                                                  const std::vector<int64_t>& unblocking);
-  absl::StatusOr<std::vector<int64_t>> Renew(const std::vector<PublishedRow>& rows);
+  // Each answers the sequences that were still ours. The rows that were held behind one that is
+  // published, or dead without blocking, may go with it.
+  absl::StatusOr<std::vector<int64_t>> MarkPublished(const std::vector<PublishedRow>& rows);
+  absl::StatusOr<std::vector<int64_t>> MarkFailed(const std::vector<RowFailure>& rows);
+  absl::StatusOr<std::vector<int64_t>> Renew(const std::vector<RowPtr>& rows);
 
   // Answers what is there now, as JSON, by sequence; nothing for a row that is gone.
   absl::StatusOr<std::map<int64_t, std::string>> AuditLost(const std::vector<int64_t>& sequences,
@@ -72,17 +96,34 @@ class OutboxStore {
   postgres::Connection& connection() { return connection_; }
 
  private:
+  // A statement about this outbox, prepared on first use. Its name carries the outbox's oid, for
+  // one connection may serve several.
+  struct OutboxStatement {
+    OutboxStatement(std::string_view name, std::string_view sql, std::string_view quoted_table,
+                    int64_t oid);
+    operator postgres::Statement() const { return {name, sql}; }  // NOLINT: that is what it is for
+
+    std::string name;
+    std::string sql;
+  };
+  static std::string ClaimSql();
+  static std::string ClaimFewSql();
+
   OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table,
               Outbox outbox);
 
+  absl::StatusOr<Claim> TakeBy(const postgres::Statement& statement, const ClaimRequest& request,
+                               ClaimCursor& cursor);
+  absl::StatusOr<Claim> TakeFew(const ClaimRequest& request, ClaimCursor& cursor);
   absl::StatusOr<std::vector<int64_t>> Update(const postgres::Statement& statement,
                                               const postgres::Params& params,
-                                              const std::vector<int64_t>& unblocking);
+                                              const std::vector<int64_t>& unblocking = {});
 
   postgres::Connection& connection_;
   const std::string quoted_table_;
   const Outbox outbox_;
-  const Claimer claimer_;
+  const OutboxStatement claim_;
+  const OutboxStatement claim_few_;
   const OutboxStatement mark_;
   const OutboxStatement fail_;
   const OutboxStatement renew_;

@@ -4,8 +4,8 @@
 #include <set>
 #include <thread>
 
+#include "publisher/outbox/outbox_rows.h"
 #include "publisher/outbox/outbox_store.h"
-#include "publisher/outbox/outbox_upkeep.h"
 #include "publisher/testing/outbox_test.h"
 
 namespace lockstep::publisher {
@@ -42,7 +42,7 @@ TEST_P(OutboxStoreTest, ClaimsMarksAndIsDone) {
   EXPECT_EQ(claim.rows[0].payload, "payload");
   EXPECT_EQ(claim.rows[0].attempts, 0);
   EXPECT_EQ(Text("locked_by", 1), "a");
-  EXPECT_THAT(*a_.store->MarkPublished(AsPublished(claim), {}), ElementsAre(1));
+  EXPECT_THAT(*a_.store->MarkPublished(AsPublished(claim)), ElementsAre(1));
   EXPECT_EQ(Count("published_at IS NOT NULL AND message_id = 'm' AND lock_token IS NULL"), 1);
   EXPECT_EQ(Names(a_.Take()), "");
 }
@@ -147,11 +147,11 @@ TEST_P(OutboxStoreTest, AnExpiredLeaseIsClaimedAgainAndTheLateAckIsLost) {
   const Claim taken = b_.Take();
   ASSERT_EQ(Names(taken), "k:1");
   EXPECT_FALSE(taken.rows[0].first_claim);
-  EXPECT_THAT(*a_.store->MarkPublished(AsPublished(late), {}), IsEmpty());
+  EXPECT_THAT(*a_.store->MarkPublished(AsPublished(late)), IsEmpty());
   EXPECT_EQ(Count("published_at IS NULL AND locked_by = 'b'"), 1);
-  EXPECT_THAT(*a_.store->MarkFailed({AsFailure(late.rows[0], Millis(0))}, {}), IsEmpty());
+  EXPECT_THAT(*a_.store->MarkFailed({AsFailure(late.rows[0], Millis(0))}), IsEmpty());
   EXPECT_EQ(Text("attempts", row), "0");
-  EXPECT_THAT(*b_.store->MarkPublished(AsPublished(taken), {}), ElementsAre(row));
+  EXPECT_THAT(*b_.store->MarkPublished(AsPublished(taken)), ElementsAre(row));
 }
 
 TEST_P(OutboxStoreTest, ALostLeaseLeavesTheRowsPresentStateInTheAudit) {
@@ -173,7 +173,7 @@ TEST_P(OutboxStoreTest, RenewingKeepsALease) {
   const int64_t row = Enqueue("k", 1);
   const Claim claim = a_.Take();
   Expire(row);
-  EXPECT_THAT(*a_.store->Renew(AsPublished(claim)), ElementsAre(row));
+  EXPECT_THAT(*a_.store->Renew({Shared(claim.rows[0])}), ElementsAre(row));
   EXPECT_EQ(Names(b_.Take()), "");
 }
 
@@ -191,11 +191,9 @@ TEST_P(OutboxStoreTest, ARowThatWaitsHoldsItsSuccessorsUntilItIsPublished) {
   Enqueue("other", 1);
   const Claim claim = a_.Take();
   ASSERT_EQ(Names(claim), "k:1 k:2 k:3 other:1");
-  RowFailure held{claim.rows[1].sequence, claim.rows[1].lock_token};
-  held.delay = std::nullopt;
-  RowFailure free{claim.rows[2].sequence, claim.rows[2].lock_token};
-  ASSERT_TRUE(
-      a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(60'000)), held, free}, {}).ok());
+  const RowFailure held{.row = Shared(claim.rows[1]), .delay = std::nullopt};
+  const RowFailure free{.row = Shared(claim.rows[2])};
+  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(60'000)), held, free}).ok());
   // The third is free to go but for the first: the claim holds it.
   EXPECT_EQ(Names(b_.Take()), "");
   EXPECT_EQ(Count("available_at = 'infinity'"), 2);
@@ -203,7 +201,7 @@ TEST_P(OutboxStoreTest, ARowThatWaitsHoldsItsSuccessorsUntilItIsPublished) {
   const Claim again = a_.Take();
   ASSERT_EQ(Names(again), "k:1");
   EXPECT_EQ(again.rows[0].attempts, 1);
-  ASSERT_TRUE(a_.store->MarkPublished(AsPublished(again), {1}).ok());
+  ASSERT_TRUE(a_.store->MarkPublished(AsPublished(again)).ok());
   EXPECT_EQ(Names(a_.Take()), "k:2 k:3");
 }
 
@@ -212,7 +210,7 @@ TEST_P(OutboxStoreTest, ADeadRowHoldsItsAggregateAndNoOther) {
   Enqueue({.key = "k", .version = 1, .tenant = "t"});  // another aggregate of the same key
   a_.request.rows = 1;
   const Claim claim = a_.Take();
-  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {}).ok());
+  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}).ok());
   EXPECT_EQ(Count("dead_at IS NOT NULL AND attempts = 1 AND error_code = 'UNKNOWN.INTERNAL'"), 1);
   b_.request.rows = 10;
   const Claim rest = b_.Take();
@@ -224,10 +222,9 @@ TEST_P(OutboxStoreTest, ADeadRowIsPassedUnderSkip) {
   EnqueueMany("k", 2);
   a_.request.rows = 1;
   a_.request.dead_blocks = false;
-  const Claim claim = a_.Take();
-  ASSERT_TRUE(
-      a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {claim.rows[0].sequence})
-          .ok());
+  RowFailure skipped = AsFailure(a_.Take().rows[0], Millis(0), true);
+  skipped.frees_followers = true;
+  ASSERT_TRUE(a_.store->MarkFailed({skipped}).ok());
   EXPECT_EQ(Names(a_.Take()), "k:2");
 }
 
@@ -235,7 +232,7 @@ TEST_P(OutboxStoreTest, AReplayedRowStartsOverWithItsSuccessors) {
   EnqueueMany("k", 3);
   a_.request.rows = 1;
   const Claim claim = a_.Take();
-  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {}).ok());
+  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}).ok());
   a_.request.rows = 10;
   EXPECT_EQ(Names(a_.Take()), "");  // and pushes the successors out
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.replay('shop.outbox', '{1,2}', 'ann', 'mended')"), 1);
@@ -262,14 +259,14 @@ TEST_P(OutboxStoreTest, QuarantineTakesALeasedRowFromItsHolder) {
   Enqueue("k", 1);
   const Claim claim = a_.Take();
   EXPECT_EQ(db_.QueryInt("SELECT lockstep.quarantine('shop.outbox', '{1}', 'ann', 'odd')"), 1);
-  EXPECT_THAT(*a_.store->MarkPublished(AsPublished(claim), {}), IsEmpty());
+  EXPECT_THAT(*a_.store->MarkPublished(AsPublished(claim)), IsEmpty());
 }
 
 TEST_P(OutboxStoreTest, RowsHeldBehindADeletedBlockerAreFound) {
   EnqueueMany("k", 3);
   a_.request.rows = 1;
   const Claim claim = a_.Take();
-  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {}).ok());
+  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}).ok());
   a_.request.rows = 10;
   EXPECT_EQ(Names(a_.Take()), "");
   EXPECT_EQ(*ReleaseHeld(*a_.connection, kOutbox, true), 0);
@@ -320,7 +317,7 @@ TEST_P(OutboxStoreTest, TheCleanerTakesOldPublishedRowsInBoundedBatches) {
   EnqueueMany("k", 10);
   Claim claim = a_.Take();
   claim.rows.resize(8);
-  ASSERT_TRUE(a_.store->MarkPublished(AsPublished(claim), {}).ok());
+  ASSERT_TRUE(a_.store->MarkPublished(AsPublished(claim)).ok());
   db_.Run("UPDATE shop.outbox SET published_at = now() - interval '8 days' WHERE version <= 5");
   const Millis week{168 * 3'600'000LL};
   EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, week, 3), 3);
@@ -334,7 +331,7 @@ TEST_P(OutboxStoreTest, TheCleanerTakesDeadRowsOnlyWhenAsked) {
   Enqueue("k", 1);
   Enqueue("l", 1);
   const Claim claim = a_.Take();
-  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}, {}).ok());
+  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}).ok());
   db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 day' WHERE dead_at IS NOT NULL");
   EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, Millis(0), 10), 0);
   EXPECT_EQ(Count("true"), 2);
@@ -351,7 +348,7 @@ TEST_P(OutboxStoreTest, SaysWhenSomethingFallsDue) {
   auto due = *a_.store->NextDue(a_.request);  // the leases
   ASSERT_TRUE(due.has_value());
   EXPECT_GT(*due, Millis(50'000));
-  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(20'000))}, {}).ok());
+  ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(20'000))}).ok());
   due = *a_.store->NextDue(a_.request);
   ASSERT_TRUE(due.has_value());
   EXPECT_LE(*due, Millis(20'001));

@@ -43,12 +43,6 @@ FROM unnest($2::int[]) s)sql";
 constexpr char kSetShardCount[] = R"sql(
 UPDATE lockstep.outboxes SET shards = $2 WHERE outbox = $1::oid::regclass)sql";
 
-Array Ints(const auto& values) {
-  Array array;
-  for (const int64_t value : values) array.Add(value);
-  return array;
-}
-
 absl::StatusOr<int64_t> Backend(postgres::Connection& session) {
   ASSIGN_OR_RETURN(const auto result, session.Execute(kBackend));
   return result[0].Int("pid");
@@ -94,7 +88,7 @@ absl::Status ShardLocks::Leave(int64_t outbox) {
 
 absl::StatusOr<std::vector<int>> ShardLocks::Take(int64_t outbox, const std::vector<int>& shards,
                                                   int at_most) {
-  ASSIGN_OR_RETURN(const auto taken, session_->Execute(kTake, outbox, Ints(shards), at_most));
+  ASSIGN_OR_RETURN(const auto taken, session_->Execute(kTake, outbox, Array(shards), at_most));
   std::vector<int> held;
   for (const Row row : taken) held.push_back(static_cast<int>(row.Int("shard")));
   return held;
@@ -102,7 +96,7 @@ absl::StatusOr<std::vector<int>> ShardLocks::Take(int64_t outbox, const std::vec
 
 absl::Status ShardLocks::Release(int64_t outbox, const std::vector<int>& shards) {
   if (shards.empty()) return absl::OkStatus();
-  return session_->Execute(kRelease, outbox, Ints(shards)).status();
+  return session_->Execute(kRelease, outbox, Array(shards)).status();
 }
 
 absl::Status ShardLocks::SetShardCount(int64_t outbox, int count) {
@@ -111,7 +105,7 @@ absl::Status ShardLocks::SetShardCount(int64_t outbox, int count) {
 
 absl::StatusOr<std::vector<ShardLocks::View>> ShardLocks::Look(
     const std::vector<int64_t>& outboxes) {
-  ASSIGN_OR_RETURN(const auto rows, session_->Execute(kLook, Ints(outboxes)));
+  ASSIGN_OR_RETURN(const auto rows, session_->Execute(kLook, Array(outboxes)));
   if (rows.rows() != static_cast<int>(outboxes.size())) {
     return FailedPrecondition("an outbox was dropped while it was relayed");
   }

@@ -121,38 +121,37 @@ void AnswerHandler::RetryOrBury(const KeyQueues::Entry& entry, const DispatchRes
                                 bool permanent, std::vector<KeyQueues::Entry> behind) {
   const OutboxRow& row = *entry.row;
   const int attempts = row.attempts + 1;
-  RowFailure failure;
-  failure.spent_attempts = 1;
+  RowFailure failure{.row = entry.row, .spent_attempts = 1};
   failure.error = ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);
   failure.code = CodeOf(result);
   failure.dead = permanent || parts_.options.retry.Exhausted(attempts);
   const bool skips = failure.dead && parts_.options.on_dead == OnDead::kSkip;
+  failure.frees_followers = skips;
   if (failure.dead) {
     parts_.events.OnDead(row, failure.code, failure.error);
   } else {
     failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
     parts_.events.OnRetry(row, failure.code, *failure.delay, failure.error);
   }
-  parts_.marks.Failed(entry.row, std::move(failure), skips);
+  parts_.marks.Failed(std::move(failure));
   for (KeyQueues::Entry& follower : behind) {
-    RowFailure wait;
     // Behind a row that waits or is dead: held. Others of the key only lost their turn.
-    if (!skips && SameAggregate(row, *follower.row)) wait.delay = std::nullopt;
-    parts_.marks.Failed(follower.row, std::move(wait), false);
+    const bool held = !skips && SameAggregate(row, *follower.row);
+    parts_.marks.Failed(
+        {.row = std::move(follower.row), .delay = held ? std::nullopt : std::optional(Millis(0))});
   }
 }
 
 void AnswerHandler::GiveBack(std::vector<KeyQueues::Entry> entries, Millis delay,
                              const DispatchResult* why) {
   for (KeyQueues::Entry& entry : entries) {
-    RowFailure failure;
-    failure.delay = delay;
+    RowFailure failure{.row = std::move(entry.row), .delay = delay};
     if (why != nullptr) {
       failure.error =
-          ErrorSummary(why->status, entry.row->payload, parts_.options.last_error_max_bytes);
+          ErrorSummary(why->status, failure.row->payload, parts_.options.last_error_max_bytes);
       failure.code = CodeOf(*why);
     }
-    parts_.marks.Failed(std::move(entry.row), std::move(failure), false);
+    parts_.marks.Failed(std::move(failure));
   }
 }
 

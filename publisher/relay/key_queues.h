@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "platform/clock.h"
-#include "publisher/dispatch/dispatcher.h"
+#include "publisher/outbox/outbox_row.h"
 
 namespace lockstep::publisher {
 

@@ -42,11 +42,11 @@ absl::StatusOr<std::vector<KeyQueues::Entry>> LeasedRows::Renew(OutboxStore& sto
   const auto lapsed = queues_.TakeWaiting(
       [&](const KeyQueues::Entry& entry) { return now - entry.leased_at >= lock_ttl; });
   for (const KeyQueues::Entry& entry : lapsed) unmarked_.erase(entry.row->lock_token);
-  std::vector<PublishedRow> rows;
+  std::vector<RowPtr> rows;
   std::vector<KeyQueues::Entry*> entries;
   const auto note = [&](KeyQueues::Entry& entry) {
     if (now - entry.leased_at < lock_ttl / 3) return;
-    rows.push_back({entry.row->sequence, entry.row->lock_token, ""});
+    rows.push_back(entry.row);
     entries.push_back(&entry);
   };
   queues_.ForEachWaiting(note);

@@ -12,11 +12,11 @@ constexpr int kCostFactor = 10;
 // … but not rarer than this.
 constexpr Millis kStartAtLeastEvery{60'000};
 // A claim of some hundred rows is well below it.
-constexpr Millis kDear{20};
+constexpr Millis kSlow{20};
 
 }  // namespace
 
-bool LookPlan::Dear() const { return start_cost_ > kDear; }
+bool LookPlan::StartIsSlow() const { return start_cost_ > kSlow; }
 
 Millis LookPlan::Patience() const {
   return std::clamp(start_cost_ * kCostFactor, kStartEvery, kStartAtLeastEvery);
@@ -26,7 +26,7 @@ ClaimCursor& LookPlan::Next(SteadyTime now) {
   const bool due = !measured_ || now - last_start_ > Patience();
   begins_ = due || !going_on_;
   if (!begins_) return cursor_;
-  from_start_ = due || !Dear();
+  from_start_ = due || !StartIsSlow();
   cursor_ = from_start_ ? ClaimCursor() : floor_;
   return cursor_;
 }

@@ -12,7 +12,7 @@ namespace lockstep::publisher {
 // order, so a look starts at the first pending row, as a rule. Under load, claims go on behind one
 // another and come back to the start every so often.
 //
-// Where looking from the start is dear (a long snapshot, such as a dump's, keeps dead tuples in the
+// Where looking from the start is slow (a long snapshot, such as a dump's, keeps dead tuples in the
 // index), a look starts at a floor, a second back, and at the start only so often that it takes a
 // tenth of the time. What lies below the floor (a slow transaction's row, one that was given back)
 // waits for that. Pure data of the relay's thread.
@@ -36,11 +36,11 @@ class LookPlan {
   // Where it had not: until one that does is due.
   std::optional<Millis> UntilStart(SteadyTime now) const;
 
-  // Where a look that is not due from the start begins; the start itself unless that is dear.
-  ClaimCursor floor() const { return Dear() ? floor_ : ClaimCursor(); }
+  // Where a look that is not due from the start begins; the start itself unless that is slow.
+  ClaimCursor floor() const { return StartIsSlow() ? floor_ : ClaimCursor(); }
 
  private:
-  bool Dear() const;
+  bool StartIsSlow() const;
   Millis Patience() const;
 
   ClaimCursor cursor_;

@@ -8,11 +8,15 @@ namespace {
 // A plan and a clock. A look from the start takes `start_cost_`, another 2 ms.
 class LookPlanTest : public ::testing::Test {
  protected:
+  static bool AtStart(const ClaimCursor& cursor) {
+    return cursor.available_at == ClaimCursor().available_at;
+  }
+
   // One claim; answers whether it looked from the start.
   bool Look(bool full = false) {
     const SteadyTime began = now_;
     ClaimCursor& cursor = plan_.Next(began);
-    const bool from_start = cursor.at_start();
+    const bool from_start = AtStart(cursor);
     from_ = cursor.available_at;
     cursor.available_at = "the last candidate's";  // as ClaimRows does
     now_ += from_start ? start_cost_ : Millis(2);
@@ -32,7 +36,7 @@ TEST_F(LookPlanTest, EveryLookThatFollowsNothingStartsAtTheStart) {
     EXPECT_TRUE(Look());
     EXPECT_TRUE(plan_.whole());
     EXPECT_FALSE(plan_.UntilStart(now_).has_value());
-    EXPECT_TRUE(plan_.floor().at_start());
+    EXPECT_TRUE(AtStart(plan_.floor()));
   }
 }
 
@@ -46,7 +50,7 @@ TEST_F(LookPlanTest, UnderLoadClaimsGoOnAndComeBackToTheStart) {
   EXPECT_EQ(went_on, 98);  // 200 ms
 }
 
-TEST_F(LookPlanTest, ADearStartIsLookedFromForATenthOfTheTime) {
+TEST_F(LookPlanTest, ASlowStartIsLookedFromForATenthOfTheTime) {
   start_cost_ = Millis(500);
   const SteadyTime began = now_;
   int from_start = 0;
@@ -67,7 +71,7 @@ TEST_F(LookPlanTest, AfterALookThatWasNotWholeTheStartIsDueInTime) {
   EXPECT_TRUE(plan_.whole());
   EXPECT_FALSE(Look());
   EXPECT_FALSE(plan_.whole());
-  EXPECT_FALSE(plan_.floor().at_start());
+  EXPECT_FALSE(AtStart(plan_.floor()));
   const auto due = plan_.UntilStart(now_);
   ASSERT_TRUE(due.has_value());
   EXPECT_GT(*due, Millis(4'400));
@@ -79,7 +83,7 @@ TEST_F(LookPlanTest, AfterALookThatWasNotWholeTheStartIsDueInTime) {
   EXPECT_TRUE(Look()) << "cheap again";
 }
 
-TEST_F(LookPlanTest, HoweverDearTheStartIsLookedFromEveryMinute) {
+TEST_F(LookPlanTest, HoweverSlowTheStartIsLookedFromEveryMinute) {
   start_cost_ = Millis(15'000);
   Look();
   Look();

@@ -9,7 +9,7 @@ namespace {
 
 class MarksTest : public ::testing::Test {
  protected:
-  static std::shared_ptr<const OutboxRow> Row(int attempts = 0) {
+  static RowPtr Row(int attempts = 0) {
     OutboxRow row;
     row.sequence = 7;
     row.attempts = attempts;
@@ -33,7 +33,7 @@ TEST_F(MarksTest, SuccessesGatherForAMomentAfterTheFirst) {
 TEST_F(MarksTest, WhatOthersWaitForDoesNotGather) {
   marks_.Published(Row(), "1", start_);
   EXPECT_FALSE(marks_.urgent());
-  marks_.Failed(Row(), {}, /*frees_followers=*/false);
+  marks_.Failed({.row = Row()});
   EXPECT_TRUE(marks_.urgent());
   EXPECT_EQ(marks_.Left(start_), Millis(0));
 }

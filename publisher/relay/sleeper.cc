@@ -15,19 +15,11 @@ constexpr Millis kTick{1000};
 constexpr RetryPolicy kWriterPolicy{
     .max_attempts = 0, .base = Millis(1), .cap = Millis(250), .jitter = RetryPolicy::Jitter::kFull};
 
-RetryPolicy PollPolicy(Millis floor, Millis cap) {
-  RetryPolicy policy;
-  policy.max_attempts = 0;
-  policy.base = floor;
-  policy.cap = cap;
-  policy.jitter = RetryPolicy::Jitter::kFull;
-  return policy;
-}
-
 }  // namespace
 
 Sleeper::Sleeper(Millis floor, Millis cap, Backoff::Random random)
-    : policy_(PollPolicy(floor, cap)), random_(std::move(random)) {}
+    : policy_{.max_attempts = 0, .base = floor, .cap = cap, .jitter = RetryPolicy::Jitter::kFull},
+      random_(std::move(random)) {}
 
 absl::Status Sleeper::Awake(OutboxStore& store, bool more) {
   rests_ = 0;

@@ -5,6 +5,7 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
+#include "postgres/identifier.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -41,7 +42,6 @@ OutboxWatch::OutboxWatch(Parts parts)
       replays_(CounterOf(parts_.metrics, "replay_total",
                          "rows and messages that an operator sent again", {{"kind", "outbox"}})),
       database_(parts_.database, Clock::System().Now()),
-      reader_(parts_.database),
       ticker_(std::min(kWatchedEvery, parts_.every), [this] { Round(); }) {
   for (const std::string& table : parts_.tables) {
     for (const OutboxGauge& gauge : kGauges) {
@@ -61,13 +61,24 @@ void OutboxWatch::Round() {
   }
   Look();
   not_before_ = began + kCostLimit * (Clock::System().Steady() - began);
-  if (!watched_) reader_.Disconnect();
+  if (!watched_) session_.reset();
+}
+
+absl::StatusOr<OutboxRecord> OutboxWatch::Read(const std::string& table) {
+  if (session_ == nullptr || session_->broken()) {
+    ASSIGN_OR_RETURN(session_,
+                     postgres::Connection::Open({.url = parts_.database,
+                                                 .application_name = "lockstep-publisher status",
+                                                 .statement_timeout = Millis(5'000)}));
+  }
+  ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
+  return ReadOutboxRecord(*session_, name, audits_[table]);
 }
 
 void OutboxWatch::Look() {
   absl::Status error;
   for (const std::string& table : parts_.tables) {
-    auto record = reader_.Read(table);
+    auto record = Read(table);
     if (!record.ok()) {
       error = record.status();
       continue;  // one bad table must not hide the others
@@ -80,7 +91,8 @@ void OutboxWatch::Look() {
     records_[table] = *std::move(record);
   }
   if (!error.ok() && error != told_) {
-    log::Warning("housekeeping failed; it is tried again", {{"error", error}});
+    log::Warning("an outbox can't be read for the status page and its metrics; it is tried again",
+                 {{"error", error}});
   }
   told_ = error;
   database_.Done(std::string(MessageOf(error)), Clock::System().Now());

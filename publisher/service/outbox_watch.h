@@ -3,7 +3,9 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,13 +14,15 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/ticker.h"
 #include "platform/metrics.h"
-#include "publisher/outbox/outbox_reader.h"
+#include "postgres/connection.h"
+#include "publisher/outbox/outbox_record.h"
 #include "web/document.h"
 
 namespace lockstep::publisher {
 
 // Looks into the outboxes for the gauges and for the status page: now and then, and every two
-// seconds while somebody watches. A thread of its own, which may hang with the database.
+// seconds while somebody watches; less often where counting is slow. A thread of its own, which may
+// hang with the database.
 class OutboxWatch final : public Service {
  public:
   struct Parts {
@@ -46,12 +50,15 @@ class OutboxWatch final : public Service {
 
  private:
   void Round();
+  absl::StatusOr<OutboxRecord> Read(const std::string& table);
 
   const Parts parts_;
   std::map<std::string, std::vector<prometheus::Gauge*>> gauges_;  // by table
   prometheus::Counter& replays_;
   web::DatabaseReading database_;
-  OutboxReader reader_;    // the ticker's thread
+  // Of the ticker's thread.
+  std::unique_ptr<postgres::Connection> session_;
+  std::map<std::string, std::optional<int64_t>> audits_;  // the newest row seen, by table
   SteadyTime not_before_;  // the next look: large tables are counted less often
   absl::Status told_;      // the failure that the log has: the next look may be two seconds away
   std::atomic<bool> watched_ = false;

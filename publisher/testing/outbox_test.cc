@@ -61,12 +61,12 @@ std::string OutboxTest::Names(const Claim& claim) {
 
 std::vector<PublishedRow> OutboxTest::AsPublished(const Claim& claim) {
   std::vector<PublishedRow> rows;
-  for (const OutboxRow& row : claim.rows) rows.push_back({row.sequence, row.lock_token, "m"});
+  for (const OutboxRow& row : claim.rows) rows.push_back({Shared(row), "m"});
   return rows;
 }
 
 RowFailure OutboxTest::AsFailure(const OutboxRow& row, Millis delay, bool dead) {
-  return {row.sequence, row.lock_token, 1, delay, "it failed", "UNKNOWN.INTERNAL", dead};
+  return {Shared(row), 1, delay, "it failed", "UNKNOWN.INTERNAL", dead};
 }
 
 std::string OutboxTest::Text(const std::string& expression, int64_t sequence) {

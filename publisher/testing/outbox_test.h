@@ -49,6 +49,7 @@ class OutboxTest : public ::testing::Test {
 
   // "k:1 k:2", in the order of the claim.
   static std::string Names(const Claim& claim);
+  static RowPtr Shared(const OutboxRow& row) { return std::make_shared<const OutboxRow>(row); }
   static std::vector<PublishedRow> AsPublished(const Claim& claim);
   static RowFailure AsFailure(const OutboxRow& row, Millis delay, bool dead = false);
 

@@ -7,13 +7,9 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
-#include "postgres/connection.h"
 #include "postgres/identifier.h"
 #include "publisher/dispatch/wire.h"
-#include "publisher/outbox/outbox_upkeep.h"
-#include "publisher/relay/relay.h"
-#include "pubsub/admin.h"
-#include "pubsub/publisher.h"
+#include "publisher/outbox/outbox_rows.h"
 
 namespace lockstep::publisher {
 namespace {

@@ -10,15 +10,11 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/ticker.h"
 #include "publisher/options/options.h"
-
-namespace lockstep::pubsub {
-class Admin;
-class Publisher;
-}  // namespace lockstep::pubsub
+#include "publisher/relay/relay.h"
+#include "pubsub/admin.h"
+#include "pubsub/publisher.h"
 
 namespace lockstep::publisher {
-
-class Relay;
 
 // Publishes a control message per topic and outbox every few seconds: the newest committed position
 // of the outbox, so that a consumer can tell idle from stuck. Only the owner of shard 0 does, and

@@ -4,7 +4,7 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
-#include "publisher/outbox/outbox_upkeep.h"
+#include "publisher/outbox/outbox_rows.h"
 #include "publisher/outbox/outboxes.h"
 
 namespace lockstep::publisher {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "platform/clock.h"
 #include "platform/daemon/service.h"
 #include "platform/daemon/service_thread.h"
 #include "postgres/connection.h"

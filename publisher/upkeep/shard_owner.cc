@@ -5,10 +5,8 @@
 #include <utility>
 
 #include "platform/log/log.h"
-#include "platform/retry_policy.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
-#include "publisher/relay/relay.h"
 
 namespace lockstep::publisher {
 namespace {

@@ -11,10 +11,9 @@
 #include "platform/daemon/service_thread.h"
 #include "publisher/options/options.h"
 #include "publisher/outbox/shard_locks.h"
+#include "publisher/relay/relay.h"
 
 namespace lockstep::publisher {
-
-class Relay;
 
 // Holds the shards of all relays of a process, as advisory locks of one session, and shares them
 // out among the publishers at hand: every ceil(shards/publishers), found by counting the holders of
