@@ -220,11 +220,11 @@ class Resolver {
     std::stop_source stop;
     runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, released_,
                                  stop.get_token());
-    if (policy.Release(result.unfinished) != runner::WorkEnd::kDone) {
+    if (const absl::Status end = policy.Release(result.unfinished); !end.ok()) {
       return Unavailable(
           "what waits behind dead letter {} was not released yet: {}; a runner does "
           "so at its next start",
-          resolution.id, policy.halt_reason());
+          resolution.id, MessageOf(end));
     }
     return absl::OkStatus();
   }

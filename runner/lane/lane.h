@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,24 +13,15 @@
 
 namespace lockstep::runner {
 
-// Who composes lanes; called on their threads.
-class LaneOwner {
- public:
-  virtual ~LaneOwner() = default;
-  // Messages, of all lanes.
-  virtual int64_t InHand() const = 0;
-  // A lane does not go on; `reason` when it has halted.
-  virtual void OnLaneEnded(WorkEnd end, const std::string& reason) = 0;
-};
-
 // One thread with one connection: takes what has queued, writes it in one transaction, acks it.
 // While that commits the next batch gathers. A message's ordering key always leads to the same
 // lane, so that its events stay in order.
 class Lane {
  public:
-  // All of it outlives the lane.
+  // `all_in_hand`: messages, of all lanes. `on_end`: when the lane does not go on, with what
+  // FailurePolicy answers. Both are called on the lane's thread; everything outlives the lane.
   Lane(int index, GroupContext& group, const state::GroupEpoch& under, AckStage& acks,
-       LaneOwner& owner);
+       std::function<int64_t()> all_in_hand, std::function<void(const absl::Status&)> on_end);
   ~Lane();
 
   absl::Status Start();
@@ -51,15 +43,16 @@ class Lane {
 
  private:
   void Run();
-  WorkEnd Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
+  absl::Status Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
   void Hold(std::vector<Inbound*>& items);
-  WorkEnd AckUnapplied(std::vector<pubsub::AckToken> tokens);
+  absl::Status AckUnapplied(std::vector<pubsub::AckToken> tokens);
 
   const int index_;
   GroupContext& group_;
   const state::GroupEpoch& under_;
   AckStage& acks_;
-  LaneOwner& owner_;
+  const std::function<int64_t()> all_in_hand_;
+  const std::function<void(const absl::Status&)> on_end_;
   LaneRecorder recorder_;
   LaneQueue queue_;
   ConnectionSource connections_;

@@ -28,19 +28,16 @@ void InboxCleaner::Round() {
   cleaned_ = std::move(groups);
   next_round_ = now + options_.interval;
   const auto cleaned = CleanOnce(cleaned_);
-  if (!cleaned.ok()) Complain(cleaned.status());
-  if (cleaned.ok() && *cleaned > 0) log::Info("inbox cleaned", {{"rows", *cleaned}});
-}
-
-// The groups say it loudly when the database is down, and this only comes again later. A right that
-// is missing nobody else says, and the inbox would grow without a bound.
-void InboxCleaner::Complain(const absl::Status& failed) {
-  constexpr char kWhat[] = "the inbox was not cleaned";
-  if (postgres::Classify(failed) == postgres::ErrorClass::kConfiguration) {
-    log::Warning(kWhat, {{"schema", options_.state_schema}, {"error", failed}});
-  } else {
-    log::Debug(kWhat, {{"error", failed}});
+  if (cleaned.ok()) {
+    if (*cleaned > 0) log::Info("inbox cleaned", {{"rows", *cleaned}});
+    return;
   }
+  // The groups say it loudly when the database is down, and this only comes again later. A right
+  // that is missing nobody else says, and the inbox would grow without a bound.
+  const auto error_class = postgres::Classify(cleaned.status());
+  (error_class == postgres::ErrorClass::kConfiguration ? log::Warning : log::Debug)(
+      "the inbox was not cleaned",
+      {{"schema", options_.state_schema}, {"error", cleaned.status()}});
 }
 
 absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention>& groups) {

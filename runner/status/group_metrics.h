@@ -17,13 +17,10 @@ class GroupMetrics {
  public:
   GroupMetrics(MetricsRegistry& registry, const std::string& group);
 
-  void Delivered(int64_t messages) { Count({.deliveries = messages}); }
+  void Count(const GroupCounts& more);
   // `newest`: whose offset was saved; null for a release, which saves none.
   void Committed(std::span<Inbound* const> items, const BatchResult& result, const Inbound* newest,
                  WallTime now, double transaction_seconds);
-  void Failed(bool with_offset) { Count({.failures = 1, .offsets_failed = with_offset ? 1 : 0}); }
-  void Acked(int64_t ok, int64_t failed) { Count({.acks = ok, .ack_failures = failed}); }
-  void Nacked(int64_t messages) { Count({.nacks = messages}); }
   void Heartbeat(WallTime published);
 
   int64_t handled() const;  // messages brought to an end
@@ -37,8 +34,6 @@ class GroupMetrics {
     prometheus::Histogram& all;
     prometheus::Gauge& last;
   };
-
-  void Count(const GroupCounts& more);
 
   struct Exported {
     int64_t GroupCounts::*count;
