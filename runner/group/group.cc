@@ -22,8 +22,6 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
               .subscription = context_.options.subscription,
               .file = context_.options.file} {}
 
-Group::~Group() { Stop(); }
-
 absl::Status Group::Start() {
   return thread_.Start([this] { Run(); });
 }

@@ -42,8 +42,6 @@ Session::Session(GroupContext& group, state::GroupEpoch under)
   }
 }
 
-Session::~Session() { Stop(Millis(0)); }
-
 absl::Status Session::Start(const std::vector<std::string>& release) {
   Release(release);
   for (const auto& lane : lanes_) RETURN_IF_ERROR(lane->Start());

@@ -18,7 +18,7 @@ class Session : private pubsub::DeliverySink {
  public:
   // `group` outlives the session.
   Session(GroupContext& group, state::GroupEpoch under);
-  ~Session() override;
+  ~Session() override { Stop(Millis(0)); }
 
   // `release`: aggregates with parked events that are due.
   absl::Status Start(const std::vector<std::string>& release);

@@ -66,15 +66,6 @@ absl::Status Lane::Start() {
   return thread_.Start([this] { Run(); });
 }
 
-// What arrives after the lane was given up goes back at once: the receiver still listens.
-void Lane::Push(std::vector<LaneQueue::Waiting> deliveries) {
-  acks_.GiveBack(queue_.Push(std::move(deliveries)));
-}
-
-void Lane::Drop(const std::vector<pubsub::AckToken>& lost) {
-  acks_.GiveBack(queue_.DropKeysOf(lost));
-}
-
 void Lane::GiveUp() {
   thread_.RequestStop();
   acks_.GiveBack(queue_.Abandon());

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/daemon/service_thread.h"
@@ -27,9 +28,12 @@ class Lane {
   absl::Status Start();
   // Aggregates with parked events that are due: they are worked off first.
   void Release(std::vector<std::string> keys) { queue_.Release(std::move(keys)); }
-  void Push(std::vector<LaneQueue::Waiting> deliveries);
+  // What arrives after the lane was given up goes back at once: the receiver still listens.
+  void Push(std::vector<LaneQueue::Waiting> deliveries) {
+    acks_.GiveBack(queue_.Push(std::move(deliveries)));
+  }
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
-  void Drop(const std::vector<pubsub::AckToken>& lost);
+  void Drop(const std::vector<pubsub::AckToken>& lost) { acks_.GiveBack(queue_.DropKeysOf(lost)); }
 
   void Close() { queue_.Close(); }  // finish what is in hand
   void GiveUp();                    // give back what waits, end the retries

@@ -10,12 +10,6 @@
 #include "state/offsets.h"
 
 namespace lockstep::runner {
-namespace {
-
-// Postgres keeps microseconds.
-constexpr Millis kRounding{1};
-
-}  // namespace
 
 void RestoreWitness::Committed(const state::GroupEpoch& under, int lane, WallTime publish_time) {
   std::lock_guard lock(mu_);
@@ -27,6 +21,7 @@ void RestoreWitness::Committed(const state::GroupEpoch& under, int lane, WallTim
 }
 
 bool RestoreWitness::WentBack(postgres::Connection& connection) {
+  constexpr Millis kRounding{1};  // Postgres keeps microseconds
   std::unique_lock lock(mu_);
   const Known known = known_;
   lock.unlock();

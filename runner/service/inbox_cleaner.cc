@@ -55,20 +55,15 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
                                                         options_.batch);
                     }).status());
     RETURN_IF_ERROR(retention.ForgetGone(*connection));
-    ASSIGN_OR_RETURN(const int64_t retired, CleanRetired(*connection, retention));
-    rows += events + retired;
+    rows += events;
+    ASSIGN_OR_RETURN(const auto retired, retention.NewestRetired(*connection));
+    if (!retired) continue;
+    ASSIGN_OR_RETURN(const int64_t gone,
+                     Repeat([&] { return retention.ForgetRows(*connection, options_.batch); }));
+    rows += gone;
+    if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(*connection, *retired));
   }
   return rows;
-}
-
-absl::StatusOr<int64_t> InboxCleaner::CleanRetired(postgres::Connection& connection,
-                                                   const state::Retention& retention) {
-  ASSIGN_OR_RETURN(const auto newest, retention.NewestRetired(connection));
-  if (!newest) return 0;
-  ASSIGN_OR_RETURN(const int64_t gone,
-                   Repeat([&] { return retention.ForgetRows(connection, options_.batch); }));
-  if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(connection, *newest));
-  return gone;
 }
 
 absl::StatusOr<int64_t> InboxCleaner::Repeat(

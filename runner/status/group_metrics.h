@@ -3,6 +3,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/metrics.h"
@@ -35,11 +36,7 @@ class GroupMetrics {
     prometheus::Gauge& last;
   };
 
-  struct Exported {
-    int64_t GroupCounts::*count;
-    prometheus::Counter* counter;
-  };
-  std::vector<Exported> exported_;
+  std::vector<std::pair<int64_t GroupCounts::*, prometheus::Counter*>> exported_;
   prometheus::Histogram& batch_;
   prometheus::Histogram& transaction_;
   Stage published_;
