@@ -104,9 +104,9 @@ void Session::OnStreamState(const absl::Status& state) {
 void Session::OnLaneEnded(const absl::Status& end) {
   {
     std::lock_guard lock(mu_);
-    // What halts the group counts more than an epoch that is over.
-    const bool goes_on = end_.ok() || state::IsStaleEpoch(end_);
-    if (goes_on && !end.ok() && !absl::IsCancelled(end)) end_ = end;
+    // What halts the group counts more than an epoch that is over; of two the first.
+    const bool halted = !end_.ok() && !state::IsStaleEpoch(end_);
+    if (!halted && !end.ok() && !absl::IsCancelled(end)) end_ = end;
   }
   changed_.notify_all();
 }
