@@ -201,11 +201,13 @@ class Resolver {
     runner::DeadLetterBudget no_limit(0, Millis(0));
     runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, released_,
                                  std::stop_token());
-    if (policy.Release(result.unfinished) == runner::WorkEnd::kDone) return absl::OkStatus();
-    return Unavailable(
-        "what waits behind dead letter {} was not released yet: {}; a runner does so at its next "
-        "start",
-        resolution.id, policy.halt_reason());
+    if (const absl::Status end = policy.Release(result.unfinished); !end.ok()) {
+      return Unavailable(
+          "what waits behind dead letter {} was not released yet: {}; a runner does "
+          "so at its next start",
+          resolution.id, MessageOf(end));
+    }
+    return absl::OkStatus();
   }
   const Released& released() const { return released_; }
 

@@ -25,11 +25,6 @@ state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoc
           .lag = std::max(lag, Millis(0))};
 }
 
-// Whether key_state follows every version of the group.
-bool TracksVersions(OnGap on_gap, const projections::Projector& projector) {
-  return on_gap == OnGap::kPark || (on_gap == OnGap::kDeclared && projector.MayPark());
-}
-
 absl::StatusOr<BatchResult> End(postgres::Transaction& transaction, BatchResult result) {
   result.commit_began = Clock::System().Steady();
   RETURN_IF_ERROR(result.rolled_back ? transaction.Rollback() : transaction.Commit());
@@ -44,8 +39,8 @@ Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
     : group_(group),
       projector_(projector),
       offsets_(offsets),
-      on_gap_(rules.on_gap),
-      key_rules_{.track_versions = TracksVersions(rules.on_gap, projector),
+      rules_(rules),
+      key_rules_{.track_versions = rules.ParksOnGap(projector.MayPark()),
                  .park_on_poison = rules.on_poison == OnPoison::kPark},
       epochs_(schema, group),
       opening_(schema, key_rules_.track_versions),
@@ -53,10 +48,6 @@ Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
       parking_(schema),
       dead_letters_(schema, group),
       slots_(schema, group) {}
-
-bool Batch::ParksOnGap(const projections::Event& event) const {
-  return on_gap_ == OnGap::kPark || (on_gap_ == OnGap::kDeclared && projector_.ParksOnGap(event));
-}
 
 absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
                                        const state::GroupEpoch& under, const LaneIdentity& lane,
@@ -85,8 +76,7 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
     add(answer.fresh);
     ASSIGN_OR_RETURN(answer.not_moved, opening_.Lock(transaction, under, run->Chains()));
   }
-  run->Locked(std::move(answer.not_moved));
-  RETURN_IF_ERROR(run->Finish(result));
+  RETURN_IF_ERROR(run->Finish(result, std::move(answer.not_moved)));
   if (result.rolled_back) return End(transaction, std::move(result));
   const auto [first, last] = std::minmax_element(items.begin(), items.end(), Before);
   if (!under.first_publish_time || (*first)->publish_time < *under.first_publish_time) {

@@ -29,6 +29,11 @@ enum class OnGap { kDeclared, kPark, kApply };
 struct BatchRules {
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
+
+  // Whether an event parks on a gap of which its projections say so, or not.
+  bool ParksOnGap(bool declared) const {
+    return on_gap == OnGap::kPark || (on_gap == OnGap::kDeclared && declared);
+  }
 };
 
 // A parked event that is to be written as dead when it is next loaded.
@@ -116,13 +121,12 @@ class Batch {
  private:
   friend class BatchRun;
 
-  bool ParksOnGap(const projections::Event& event) const;
   absl::Status StillDead(postgres::Connection& connection, int64_t id, const Poison& poison) const;
 
   const ConsumerGroup group_;
   const projections::Projector& projector_;
   state::OffsetProvider& offsets_;
-  const OnGap on_gap_;
+  const BatchRules rules_;
   const KeyRules key_rules_;
   const state::Epochs epochs_;
   const state::Opening opening_;

@@ -17,9 +17,11 @@ void BatchRun::Plan(Key& key) const {
   items.reserve(key.entries.size());
   for (const Entry& entry : key.entries) {
     const projections::Event& event = entry.item->event;
-    items.push_back({.version = event.version,
-                     .poison = entry.blocks(),
-                     .parks_on_gap = !entry.item->poison && batch_.ParksOnGap(event)});
+    items.push_back(
+        {.version = event.version,
+         .poison = entry.blocks(),
+         .parks_on_gap =
+             !entry.item->poison && batch_.rules_.ParksOnGap(batch_.projector_.ParksOnGap(event))});
   }
   key.next = PlanKey(key.row, items, batch_.key_rules_);
   for (size_t i = 0; i < items.size(); ++i) key.entries[i].fate = items[i].fate;

@@ -53,8 +53,8 @@ std::vector<state::VersionSpan> BatchRun::Chains() {
   return chains;
 }
 
-absl::Status BatchRun::Finish(BatchResult& result) {
-  RETURN_IF_ERROR(LockKeys());
+absl::Status BatchRun::Finish(BatchResult& result, std::optional<state::KeyRows> locked) {
+  RETURN_IF_ERROR(LockKeys(std::move(locked)));
   if (resolution_ != nullptr) RETURN_IF_ERROR(ResolveDeadLetter());
   RETURN_IF_ERROR(PlanKeys(result));
   Collect(result);
@@ -68,21 +68,18 @@ absl::Status BatchRun::Finish(BatchResult& result) {
   return absl::OkStatus();
 }
 
-absl::Status BatchRun::LockKeys() {
-  if (!locked_) {
+absl::Status BatchRun::LockKeys(std::optional<state::KeyRows> locked) {
+  if (!locked && !keys_.empty()) {
     std::vector<std::string> names;
     for (const auto& [name, key] : keys_) names.push_back(name);
-    locked_.emplace();
-    if (!names.empty()) {
-      ASSIGN_OR_RETURN(*locked_, batch_.key_states_.Lock(transaction_, under_.generation, names));
-    }
+    ASSIGN_OR_RETURN(locked, batch_.key_states_.Lock(transaction_, under_.generation, names));
   }
   for (auto& [name, key] : keys_) {
-    const auto row = locked_->find(name);
-    if (row != locked_->end()) key.row = row->second;
+    const auto row = locked->find(name);
+    if (row != locked->end()) key.row = row->second;
     const bool poison = std::any_of(key.entries.begin(), key.entries.end(),
                                     [](const Entry& e) { return e.blocks(); });
-    key.planned = row != locked_->end() || poison || key.changed;
+    key.planned = row != locked->end() || poison || key.changed;
   }
   return MakeRows();
 }

@@ -30,11 +30,10 @@ class BatchRun {
 
   // What came so far, for Opening; in the order of the keys.
   std::vector<state::VersionSpan> Chains();
-  // Opening has locked them; these rows need a plan.
-  void Locked(state::KeyRows rows) { locked_ = std::move(rows); }
 
-  // Locks, decides, applies and writes; fills `result` (whose fates the caller has sized).
-  absl::Status Finish(BatchResult& result);
+  // Locks the aggregates (unless Opening has, and answered the rows that need a plan), decides,
+  // applies and writes; fills `result` (whose fates the caller has sized).
+  absl::Status Finish(BatchResult& result, std::optional<state::KeyRows> locked = std::nullopt);
   Loaded loaded() const { return loaded_; }
 
  private:
@@ -59,7 +58,7 @@ class BatchRun {
     int64_t last_loaded = 0;  // … up to this version
   };
 
-  absl::Status LockKeys();
+  absl::Status LockKeys(std::optional<state::KeyRows> locked);
   absl::Status MakeRows();
   absl::Status Apply(BatchResult& result);
   absl::Status Write();
@@ -85,8 +84,7 @@ class BatchRun {
   const ReleaseLimits& limits_;
 
   std::map<std::string, Key> keys_;
-  std::vector<Entry> loose_;  // dead without a readable aggregate or version
-  std::optional<state::KeyRows> locked_;
+  std::vector<Entry> loose_;      // dead without a readable aggregate or version
   std::deque<Inbound> unpacked_;  // out of parking
   Loaded loaded_;
   const Inbound* resolved_ = nullptr;

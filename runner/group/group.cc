@@ -22,8 +22,6 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
               .subscription = context_.options.subscription,
               .file = context_.options.file} {}
 
-Group::~Group() { Stop(); }
-
 absl::Status Group::Start() {
   return thread_.Start([this] { Run(); });
 }
@@ -101,7 +99,7 @@ void Group::Run() {
     NoteDatabase(connection.status());
     if (!connection.ok()) {
       SetState(GroupState::kWaiting, std::string(MessageOf(connection.status())));
-      if (connections_.Get(stop) == nullptr) break;
+      if (!connections_.Get(stop).ok()) break;
       continue;
     }
     ReadyToRun ready;
@@ -165,13 +163,13 @@ void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& 
 void Group::RunSession(const ReadyToRun& ready) {
   const auto session = std::make_shared<Session>(context_, ready.under);
   SetSession(session);
-  std::optional<WorkEnd> end;
+  absl::Status end;
   const int64_t before = context_.metrics.handled();
   const absl::Status started = session->Start(ready.release);
   next_look_for_left_ = Clock::System().Steady() + context_.environment.look_for_left;
   if (started.ok()) {
     SetState(GroupState::kRunning, "");
-    while (!end && !thread_.stopping()) {
+    while (end.ok() && !thread_.stopping()) {
       if (EpochChanged(ready.under, before, *session) || HasFreshOptions()) break;
       end = session->WaitFor(context_.environment.poll, thread_.stop_token());
       NoteTurn();
@@ -185,7 +183,7 @@ void Group::RunSession(const ReadyToRun& ready) {
   // Whatever else ended the session, or was in another lane's way.
   for_good_ = context_.budget.exceeded();
   if (for_good_) return Wait(absl::FailedPreconditionError(context_.budget.Reason()));
-  if (end == WorkEnd::kHalted) Wait(absl::FailedPreconditionError(session->halt_reason()));
+  if (!end.ok() && !state::IsStaleEpoch(end)) Wait(end);
 }
 
 // A fault of the connection says nothing about the epoch: the lanes see to that themselves.

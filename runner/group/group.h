@@ -23,7 +23,7 @@ class Group : public Service {
  public:
   Group(GroupOptions options, std::unique_ptr<projections::Projector> projector,
         const GroupEnvironment& environment);
-  ~Group() override;
+  ~Group() override { Stop(); }
 
   absl::Status Start() override;
   void Stop() override;

@@ -1,7 +1,6 @@
 #include "runner/group/group_start.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "offsets/seek_target.h"
 #include "platform/duration.h"
@@ -114,9 +113,13 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
   RETURN_IF_ERROR(CheckSubscription(group, ready.under.subscription));
   RETURN_IF_ERROR(group.witness.Check(connection, ready.under));
   if (!ready.under.seek_done) {
-    SeekPerformer performer(group.schema, group.epochs, group.environment.transport.admin(),
-                            group.environment.instance, options.ack_fence, options.seek_takeover,
-                            group.environment.seek_hooks);
+    const SeekPerformer performer{.schema = group.schema,
+                                  .epochs = group.epochs,
+                                  .admin = group.environment.transport.admin(),
+                                  .instance = group.environment.instance,
+                                  .ack_fence = options.ack_fence,
+                                  .takeover = options.seek_takeover,
+                                  .hooks = group.environment.seek_hooks};
     RETURN_IF_ERROR(performer.Pass(connection, ready.under));
   }
   if (!group.batch.tracks_versions()) {

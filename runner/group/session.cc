@@ -35,13 +35,12 @@ Session::Session(GroupContext& group, state::GroupEpoch under)
       receiver_(group.environment.transport.NewReceiver(ReceiverOptionsOf(group, under_), *this)),
       acks_(*receiver_, group.metrics, group.options.ack_fence),
       last_delivery_(Clock::System().Steady()) {
-  LaneOwner& owner = *this;
   for (int i = 0; i < group.options.lanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>(i, group, under_, acks_, owner));
+    lanes_.push_back(std::make_unique<Lane>(
+        i, group, under_, acks_, [this] { return InHand(); },
+        [this](const absl::Status& end) { OnLaneEnded(end); }));
   }
 }
-
-Session::~Session() { Stop(Millis(0)); }
 
 absl::Status Session::Start(const std::vector<std::string>& release) {
   Release(release);
@@ -65,7 +64,7 @@ size_t Session::LaneFor(const std::string& ordering_key) {
 
 void Session::OnDeliveries(std::vector<pubsub::Delivery> deliveries) {
   const WallTime now = Clock::System().Now();
-  group_.metrics.Delivered(static_cast<int64_t>(deliveries.size()));
+  group_.metrics.Count({.deliveries = static_cast<int64_t>(deliveries.size())});
   last_delivery_ = Clock::System().Steady();
   std::vector<std::vector<LaneQueue::Waiting>> shares(lanes_.size());
   for (pubsub::Delivery& delivery : deliveries) {
@@ -102,22 +101,19 @@ void Session::OnStreamState(const absl::Status& state) {
   }
 }
 
-void Session::OnLaneEnded(WorkEnd end, const std::string& reason) {
+void Session::OnLaneEnded(const absl::Status& end) {
   {
     std::lock_guard lock(mu_);
-    if (end == WorkEnd::kHalted) {
-      end_ = end;
-      if (halt_reason_.empty()) halt_reason_ = reason;
-    } else if (end == WorkEnd::kStaleEpoch && !end_) {
-      end_ = end;
-    }
+    // What halts the group counts more than an epoch that is over; of two the first.
+    const bool halted = !end_.ok() && !state::IsStaleEpoch(end_);
+    if (!halted && !end.ok() && !absl::IsCancelled(end)) end_ = end;
   }
   changed_.notify_all();
 }
 
-std::optional<WorkEnd> Session::WaitFor(Millis time, const std::stop_token& stop) {
+absl::Status Session::WaitFor(Millis time, const std::stop_token& stop) {
   std::unique_lock lock(mu_);
-  changed_.wait_for(lock, stop, time, [&] { return end_.has_value(); });
+  changed_.wait_for(lock, stop, time, [&] { return !end_.ok(); });
   return end_;
 }
 
@@ -135,7 +131,7 @@ void Session::Stop(Millis drain) {
   Close();
   {
     std::unique_lock lock(mu_);
-    changed_.wait_for(lock, drain, [&] { return end_ || LanesDone(); });
+    changed_.wait_for(lock, drain, [&] { return !end_.ok() || LanesDone(); });
   }
   for (const auto& lane : lanes_) lane->GiveUp();
   if (drain > Millis(0)) CancelStatements();
@@ -164,11 +160,6 @@ void Session::CancelStatements() {
     std::unique_lock lock(mu_);
     changed_.wait_for(lock, kCancelPause, [&] { return LanesDone(); });
   }
-}
-
-std::string Session::halt_reason() const {
-  std::lock_guard lock(mu_);
-  return halt_reason_;
 }
 
 std::string Session::stream_state() const {

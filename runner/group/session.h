@@ -4,23 +4,21 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "pubsub/transport.h"
 #include "runner/lane/lane.h"
 
 namespace lockstep::runner {
 
 // One stream under one epoch, with its lanes: whatever it delivers belongs to that epoch, and the
 // session ends when the epoch does. Composed anew by Group for each epoch.
-class Session : private pubsub::DeliverySink, private LaneOwner {
+class Session : private pubsub::DeliverySink {
  public:
   // `group` outlives the session.
   Session(GroupContext& group, state::GroupEpoch under);
-  ~Session() override;
+  ~Session() override { Stop(Millis(0)); }
 
   // `release`: aggregates with parked events that are due.
   absl::Status Start(const std::vector<std::string>& release);
@@ -28,16 +26,15 @@ class Session : private pubsub::DeliverySink, private LaneOwner {
   void Release(const std::vector<std::string>& keys);
   bool releasing() const;
 
-  // Waits until the session ends by itself, `stop` is requested or the time is over. Answers how it
-  // ended (kStaleEpoch or kHalted), nothing while it goes on.
-  std::optional<WorkEnd> WaitFor(Millis time, const std::stop_token& stop);
+  // Waits until the session ends by itself, `stop` is requested or the time is over. OK while it
+  // goes on; ABORTED = its epoch is over; everything else = the group can't go on, for this reason.
+  absl::Status WaitFor(Millis time, const std::stop_token& stop);
 
   // Pulls no more; what is in hand goes on. From any thread; Stop follows.
   void Close();
   // Stops pulling, finishes and acks what is in hand within `drain`, gives back the rest.
   void Stop(Millis drain);
 
-  std::string halt_reason() const;
   std::string stream_state() const;  // empty when there is a stream
   // Connected, nothing in hand, and nothing came for so long.
   bool DrainedFor(Millis quiet) const;
@@ -47,8 +44,8 @@ class Session : private pubsub::DeliverySink, private LaneOwner {
   void OnDeliveries(std::vector<pubsub::Delivery> deliveries) override;
   void OnLeaseLost(std::vector<pubsub::AckToken> tokens) override;
   void OnStreamState(const absl::Status& state) override;
-  int64_t InHand() const override;
-  void OnLaneEnded(WorkEnd end, const std::string& reason) override;
+  int64_t InHand() const;
+  void OnLaneEnded(const absl::Status& end);
   void CancelStatements();
   bool LanesDone() const;
   size_t LaneFor(const std::string& ordering_key);
@@ -64,8 +61,7 @@ class Session : private pubsub::DeliverySink, private LaneOwner {
 
   mutable std::mutex mu_;
   std::condition_variable_any changed_;
-  std::optional<WorkEnd> end_;
-  std::string halt_reason_;
+  absl::Status end_;
   std::string stream_state_ = "not connected yet";
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <functional>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pubsub/receiver.h"
@@ -18,9 +19,23 @@ class AckStage {
       : receiver_(receiver), metrics_(metrics), fence_(fence) {}
 
   // REQUIRES: the transaction of these messages has committed, and began to at `commit_began`. Past
-  // the fence they are given back instead: an ack now could settle what a Seek has brought back.
-  void Ack(std::vector<pubsub::AckToken> tokens, SteadyTime commit_began);
-  void GiveBack(std::vector<pubsub::AckToken> tokens);
+  // the fence they are given back instead: an ack now could ack what a Seek has brought back.
+  void Ack(std::vector<pubsub::AckToken> tokens, SteadyTime commit_began) {
+    if (tokens.empty()) return;
+    if (Clock::System().Steady() - commit_began > fence_) return GiveBack(std::move(tokens));
+    // The answer may come after this object is gone.
+    receiver_.Acknowledge(std::move(tokens), [metrics = &metrics_](const auto& answers) {
+      // A failed ack needs nothing: the message comes again and the inbox knows it.
+      const auto ok = std::count(answers.begin(), answers.end(), absl::OkStatus());
+      metrics->Count({.acks = ok, .ack_failures = static_cast<int64_t>(answers.size()) - ok});
+    });
+  }
+
+  void GiveBack(std::vector<pubsub::AckToken> tokens) {
+    if (tokens.empty()) return;
+    metrics_.Count({.nacks = static_cast<int64_t>(tokens.size())});
+    receiver_.Release(std::move(tokens), [](const auto&) {});
+  }
 
  private:
   pubsub::Receiver& receiver_;

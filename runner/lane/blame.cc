@@ -9,25 +9,24 @@
 
 namespace lockstep::runner {
 
-std::optional<WorkEnd> FailurePolicy::Blame(Part& part, const absl::Status& failed,
-                                            int transactions) {
+absl::Status FailurePolicy::Blame(Part& part, const absl::Status& failed, int transactions) {
   const bool refused = postgres::Classify(failed) == postgres::ErrorClass::kData;
   part.faults_in_a_row = part.faults_against = 0;
   if (part.parked()) {
     const bool marked = part.FirstIsMarkedDead();
-    if (part.loaded.events == 0 && !refused) return std::nullopt;  // somebody holds the key
+    if (part.loaded.events == 0 && !refused) return absl::OkStatus();  // somebody holds the key
     if (part.loaded.events == 0 || (marked && part.loaded.events == 1)) {
-      return Halt(fmt::format("parked events of {} can't be {}: {}", part.key,
-                              marked ? "made dead letters" : "read", MessageOf(failed)));
+      return FailedPrecondition("parked events of {} can't be {}: {}", part.key,
+                                marked ? "made dead letters" : "read", MessageOf(failed));
     }
   }
   // A refusal names its cause; only faults that should have passed make a part suspect.
   part.suspected = part.suspected || !refused;
   for (Inbound* item : part.items) item->attempts += transactions;
-  if (Narrow(part)) return std::nullopt;
+  if (Narrow(part)) return absl::OkStatus();
   if (!part.parked()) return BlameMessage(part, failed);
   BlameParked(part, failed, transactions);
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 bool FailurePolicy::Narrow(Part& part) {
@@ -66,15 +65,15 @@ void FailurePolicy::Split(const Part& part) {
 }
 
 // Alone, and without what waits behind it.
-std::optional<WorkEnd> FailurePolicy::BlameMessage(Part& part, const absl::Status& failed) {
+absl::Status FailurePolicy::BlameMessage(Part& part, const absl::Status& failed) {
   Inbound& item = *part.items.front();
   if (item.poison) {
-    return Halt(fmt::format("a dead letter can't be written: {}", MessageOf(failed)));
+    return FailedPrecondition("a dead letter can't be written: {}", MessageOf(failed));
   }
-  if (item.attempts < options_.max_attempts) return std::nullopt;
+  if (item.attempts < options_.max_attempts) return absl::OkStatus();
   item.poison = PoisonOf(failed);
   part.suspected = false;
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 void FailurePolicy::BlameParked(Part& part, const absl::Status& failed, int transactions) {

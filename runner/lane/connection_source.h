@@ -5,6 +5,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "platform/retry_policy.h"
 #include "postgres/connection.h"
@@ -15,16 +16,16 @@ namespace lockstep::runner {
 // is down is waited for. Owned by one thread.
 class ConnectionSource {
  public:
-  ConnectionSource(postgres::ConnectionOptions options, std::string owner);
+  ConnectionSource(postgres::ConnectionOptions options, std::string owner)
+      : options_(std::move(options)), owner_(std::move(owner)) {}
 
-  // Null only when `stop` was requested meanwhile.
-  postgres::Connection* Get(const std::stop_token& stop);
+  // ABORTED when `accept` refused it, CANCELLED when `stop` was requested meanwhile.
+  absl::StatusOr<postgres::Connection*> Get(const std::stop_token& stop);
   // One try, without waiting.
   absl::StatusOr<postgres::Connection*> Try();
 
-  // Looks at every new connection; one that it refuses is not used, and Get answers null.
+  // Looks at every new connection; one that it refuses is not used.
   std::function<bool(postgres::Connection&)> accept;
-  bool refused() const { return refused_; }
 
   // Of the newest session, 0 before the first; from any thread, for whoever must cancel it.
   int backend_pid() const { return backend_pid_; }
@@ -33,8 +34,11 @@ class ConnectionSource {
   const postgres::ConnectionOptions options_;
   const std::string owner_;  // for the log
   std::unique_ptr<postgres::Connection> connection_;
-  Backoff backoff_;
-  bool refused_ = false;
+  Backoff backoff_{{.max_attempts = 0,
+                    .base = Millis(100),
+                    .cap = Millis(5'000),
+                    .jitter = RetryPolicy::Jitter::kProportional,
+                    .jitter_amount = 0.3}};
   std::atomic<int> backend_pid_{0};
 };
 

@@ -24,7 +24,7 @@ class DeadLetterBudget {
   // How many more would still be within it.
   int Left() {
     std::lock_guard lock(mu_);
-    Forget();
+    while (!spent_.empty() && clock_.Steady() - spent_.front() > window_) spent_.pop_front();
     if (limit_ <= 0) return std::numeric_limits<int>::max();
     return std::max(0, limit_ - static_cast<int>(spent_.size()));
   }
@@ -52,10 +52,6 @@ class DeadLetterBudget {
   }
 
  private:
-  void Forget() {
-    while (!spent_.empty() && clock_.Steady() - spent_.front() > window_) spent_.pop_front();
-  }
-
   const int limit_;
   const Millis window_;
   const Clock& clock_;

@@ -1,6 +1,5 @@
 #include "runner/lane/failure_policy.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "platform/daemon/service_thread.h"
@@ -22,28 +21,17 @@ bool NobodysFault(const absl::Status& failed) {
   return postgres::SqlState(failed) == kDiskFull;
 }
 
+absl::Status Stopped() { return absl::CancelledError("it was stopped"); }
+
 }  // namespace
 
-FailurePolicy::FailurePolicy(const Batch& batch, ConnectionSource& connections,
-                             state::GroupEpoch under, LaneIdentity lane,
-                             const GroupOptions& options, DeadLetterBudget& budget,
-                             BatchObserver& observer, std::stop_token stop)
-    : batch_(batch),
-      connections_(connections),
-      under_(std::move(under)),
-      lane_(std::move(lane)),
-      options_(options),
-      budget_(budget),
-      observer_(observer),
-      stop_(std::move(stop)) {}
-
-WorkEnd FailurePolicy::Process(std::span<Inbound* const> items) {
+absl::Status FailurePolicy::Process(std::span<Inbound* const> items) {
   parts_.clear();
   parts_.push_back({.items = {items.begin(), items.end()}});
   return WorkOff();
 }
 
-WorkEnd FailurePolicy::Release(const std::vector<std::string>& keys) {
+absl::Status FailurePolicy::Release(const std::vector<std::string>& keys) {
   parts_.clear();
   AddReleases(keys);
   return WorkOff();
@@ -53,7 +41,7 @@ void FailurePolicy::AddReleases(const std::vector<std::string>& keys) {
   for (auto key = keys.rbegin(); key != keys.rend(); ++key) parts_.push_back({.key = *key});
 }
 
-WorkEnd FailurePolicy::WorkOff() {
+absl::Status FailurePolicy::WorkOff() {
   while (!parts_.empty()) {
     Part& part = parts_.back();
     if (options_.dead_letter == DeadLetterTo::kPubsub) GiveBackPoison(part);
@@ -61,9 +49,8 @@ WorkEnd FailurePolicy::WorkOff() {
       parts_.pop_back();
       continue;
     }
-    if (stop_.stop_requested()) return WorkEnd::kStopped;
-    postgres::Connection* const connection = connections_.Get(stop_);
-    if (connection == nullptr) return WorkEnd::kStopped;
+    if (stop_.stop_requested()) return Stopped();
+    ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Get(stop_));
     const auto result = Try(*connection, part);
     if (result.ok() && !result->rolled_back) {
       Committed(part, *result);
@@ -71,11 +58,10 @@ WorkEnd FailurePolicy::WorkOff() {
       AddReleases(result->unfinished);
       continue;
     }
-    const auto end =
-        result.ok() ? AfterRollback(part, *result) : AfterFailure(part, result.status());
-    if (end) return *end;
+    RETURN_IF_ERROR(result.ok() ? AfterRollback(part, *result)
+                                : AfterFailure(part, result.status()));
   }
-  return WorkEnd::kDone;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BatchResult> FailurePolicy::Try(postgres::Connection& connection, Part& part) {
@@ -108,14 +94,14 @@ void FailurePolicy::GiveBackPoison(Part& part) {
 
 // Nothing failed, and still nothing was committed: more would be dead than allowed, or events
 // turned out to conflict. Messages carry that as their poison now.
-std::optional<WorkEnd> FailurePolicy::AfterRollback(Part& part, const BatchResult& result) {
+absl::Status FailurePolicy::AfterRollback(Part& part, const BatchResult& result) {
   part.faults_in_a_row = part.faults_against = 0;
   if (result.too_many_dead) {
     // Those that are still allowed to die are written, or a restart would meet the same batch
     // again.
-    if (part.limits.max_dead > 0 ? Narrow(part) : LeaveParked(part)) return std::nullopt;
+    if (part.limits.max_dead > 0 ? Narrow(part) : LeaveParked(part)) return absl::OkStatus();
     budget_.Exceed();
-    return Halt(budget_.Reason());
+    return absl::FailedPreconditionError(budget_.Reason());
   }
   if (part.parked()) {
     part.limits.marked_dead.insert(part.limits.marked_dead.end(), result.parked_conflicts.begin(),
@@ -123,23 +109,23 @@ std::optional<WorkEnd> FailurePolicy::AfterRollback(Part& part, const BatchResul
   } else if (!result.parked_conflicts.empty()) {
     LeaveParked(part);
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
-std::optional<WorkEnd> FailurePolicy::AfterFailure(Part& part, const absl::Status& failed) {
+absl::Status FailurePolicy::AfterFailure(Part& part, const absl::Status& failed) {
   observer_.OnFailure(failed, part.items);
-  if (state::IsStaleEpoch(failed)) return WorkEnd::kStaleEpoch;
+  if (state::IsStaleEpoch(failed)) return failed;
   switch (postgres::Classify(failed)) {
     case postgres::ErrorClass::kData:
       return Blame(part, failed, 1);
     case postgres::ErrorClass::kConfiguration:
-      return Halt(std::string(MessageOf(failed)));
+      return absl::FailedPreconditionError(failed.message());
     case postgres::ErrorClass::kTransient:
     case postgres::ErrorClass::kInDoubt:
       break;
   }
   // The statement may have been cancelled by ourselves, so that the lane ends: nobody is to blame.
-  if (stop_.stop_requested()) return WorkEnd::kStopped;
+  if (stop_.stop_requested()) return Stopped();
   ++part.faults_in_a_row;
   part.faults_against = NobodysFault(failed) ? 0 : part.faults_against + 1;
   const bool at_once = part.suspected && !part.FirstIsMarkedDead();
@@ -148,8 +134,8 @@ std::optional<WorkEnd> FailurePolicy::AfterFailure(Part& part, const absl::Statu
     part.faults_against = 0;
   }
   const Millis pause = kRetry.Delay(part.faults_in_a_row, random_());
-  if (SleepUnlessStopped(stop_, pause)) return WorkEnd::kStopped;
-  return std::nullopt;
+  if (SleepUnlessStopped(stop_, pause)) return Stopped();
+  return absl::OkStatus();
 }
 
 // Whether the database takes a transaction of this group at all: not while a reset or a swap holds
@@ -161,11 +147,6 @@ bool FailurePolicy::ProbeCommits() {
   if (!probe.ok()) return false;
   // A real transaction id, so that the commit writes something.
   return probe->Execute("SELECT pg_current_xact_id()").ok() && probe->Commit().ok();
-}
-
-WorkEnd FailurePolicy::Halt(std::string reason) {
-  halt_reason_ = std::move(reason);
-  return WorkEnd::kHalted;
 }
 
 }  // namespace lockstep::runner

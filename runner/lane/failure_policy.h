@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -26,29 +25,31 @@ class BatchObserver {
   virtual void OnFailure(const absl::Status& status, std::span<Inbound* const> items) = 0;
 };
 
-// How work ended: a batch's, a lane's, a session's.
-enum class WorkEnd {
-  kDone,
-  kStaleEpoch,  // drop everything that came under this epoch
-  kHalted,      // the group can't go on; halt_reason() says why
-  kStopped,     // given up before it was done; nobody was blamed for it
-};
-
 // Brings a batch to its end, whatever fails: passing faults are tried again in place, one in doubt
 // is run again (the inbox knows whether it had committed), faults of the data are narrowed down to
 // the message, faults of the configuration halt the group. `stop` gives up: no transaction is begun
 // after it. Owned by one lane's thread.
+//
+// Answers how the work ended: OK = it is done; ABORTED = drop everything that came under this
+// epoch; CANCELLED = given up before it was done, and nobody was blamed for it; everything else =
+// the group can't go on, for this reason.
 class FailurePolicy {
  public:
   FailurePolicy(const Batch& batch, ConnectionSource& connections, state::GroupEpoch under,
                 LaneIdentity lane, const GroupOptions& options, DeadLetterBudget& budget,
-                BatchObserver& observer, std::stop_token stop);
+                BatchObserver& observer, std::stop_token stop)
+      : batch_(batch),
+        connections_(connections),
+        under_(std::move(under)),
+        lane_(std::move(lane)),
+        options_(options),
+        budget_(budget),
+        observer_(observer),
+        stop_(std::move(stop)) {}
 
-  WorkEnd Process(std::span<Inbound* const> items);
+  absl::Status Process(std::span<Inbound* const> items);
   // Applies what waits for these aggregates and is due.
-  WorkEnd Release(const std::vector<std::string>& keys);
-
-  const std::string& halt_reason() const { return halt_reason_; }
+  absl::Status Release(const std::vector<std::string>& keys);
 
  private:
   // What one transaction takes: messages from the bus, or an aggregate's parked events.
@@ -69,17 +70,16 @@ class FailurePolicy {
     bool FirstIsMarkedDead() const;
   };
 
-  WorkEnd WorkOff();
+  absl::Status WorkOff();
   absl::StatusOr<BatchResult> Try(postgres::Connection& connection, Part& part);
 
-  // These answer how the work ends; nothing = it goes on with parts_.
-  std::optional<WorkEnd> AfterRollback(Part& part, const BatchResult& result);
-  std::optional<WorkEnd> AfterFailure(Part& part, const absl::Status& failed);
+  // These answer how the work ends; OK = it goes on with parts_.
+  absl::Status AfterRollback(Part& part, const BatchResult& result);
+  absl::Status AfterFailure(Part& part, const absl::Status& failed);
   // For so many failed transactions.
-  std::optional<WorkEnd> Blame(Part& part, const absl::Status& failed, int transactions);
-  std::optional<WorkEnd> BlameMessage(Part& part, const absl::Status& failed);
+  absl::Status Blame(Part& part, const absl::Status& failed, int transactions);
+  absl::Status BlameMessage(Part& part, const absl::Status& failed);
   void BlameParked(Part& part, const absl::Status& failed, int transactions);
-  WorkEnd Halt(std::string reason);
 
   // Makes the part smaller; false when it can't be.
   bool Narrow(Part& part);
@@ -101,7 +101,6 @@ class FailurePolicy {
   const std::stop_token stop_;
   const Backoff::Random random_ = Backoff::DefaultRandom();
   std::vector<Part> parts_;  // still to do, the next one last
-  std::string halt_reason_;
 };
 
 }  // namespace lockstep::runner

@@ -41,12 +41,13 @@ Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries, GroupContext& group
 }  // namespace
 
 Lane::Lane(int index, GroupContext& group, const state::GroupEpoch& under, AckStage& acks,
-           LaneOwner& owner)
+           std::function<int64_t()> all_in_hand, std::function<void(const absl::Status&)> on_end)
     : index_(index),
       group_(group),
       under_(under),
       acks_(acks),
-      owner_(owner),
+      all_in_hand_(std::move(all_in_hand)),
+      on_end_(std::move(on_end)),
       recorder_(index, group, under, acks),
       connections_(group.connection(), fmt::format("{} lane {}", group.options.name, index)) {
   if (RestoreWitness* const witness = group_.offset_witness()) {
@@ -65,15 +66,6 @@ absl::Status Lane::Start() {
   return thread_.Start([this] { Run(); });
 }
 
-// What arrives after the lane was given up goes back at once: the receiver still listens.
-void Lane::Push(std::vector<LaneQueue::Waiting> deliveries) {
-  acks_.GiveBack(queue_.Push(std::move(deliveries)));
-}
-
-void Lane::Drop(const std::vector<pubsub::AckToken>& lost) {
-  acks_.GiveBack(queue_.DropKeysOf(lost));
-}
-
 void Lane::GiveUp() {
   thread_.RequestStop();
   acks_.GiveBack(queue_.Abandon());
@@ -83,8 +75,8 @@ void Lane::Run() {
   const GroupOptions& options = group_.options;
   FailurePolicy policy(group_.batch, connections_, under_, {group_.environment.instance, index_},
                        options, group_.budget, recorder_, thread_.stop_token());
-  WorkEnd end = WorkEnd::kDone;
-  while (end == WorkEnd::kDone) {
+  absl::Status end;
+  while (end.ok()) {
     if (!held_.empty() && queue_.idle() && !SleepUnlessStopped(thread_.stop_token(), kHeldLook)) {
       end = Work({}, policy);  // they may be admitted by now
       continue;
@@ -97,18 +89,17 @@ void Lane::Run() {
       continue;
     }
     auto deliveries = queue_.Take(options.max_batch, options.max_batch_bytes,
-                                  Gathering::For(options, owner_.InHand()));
+                                  Gathering::For(options, all_in_hand_()));
     if (deliveries.empty()) continue;  // they were lost while they gathered
     end = Work(std::move(deliveries), policy);
     queue_.Done();
   }
   for (Inbound& item : held_) acks_.GiveBack({std::exchange(item.token, {})});
-  if (connections_.refused()) end = WorkEnd::kStaleEpoch;  // the group looks into it
   done_ = true;
-  owner_.OnLaneEnded(end, policy.halt_reason());
+  on_end_(end);
 }
 
-WorkEnd Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy) {
+absl::Status Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy) {
   Prepared prepared = Prepare(std::move(deliveries), group_, under_);
   std::vector<Inbound> held = std::exchange(held_, {});
   std::vector<Inbound*> items;
@@ -116,8 +107,8 @@ WorkEnd Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& po
   for (Inbound& item : held) items.push_back(&item);  // they came before
   for (Inbound& item : prepared.events) items.push_back(&item);
   if (group_.environment.admission != nullptr) Hold(items);
-  const WorkEnd end = items.empty() ? WorkEnd::kDone : policy.Process(items);
-  if (end == WorkEnd::kDone) return AckUnapplied(std::move(prepared.to_ack_only));
+  const absl::Status end = items.empty() ? absl::OkStatus() : policy.Process(items);
+  if (end.ok()) return AckUnapplied(std::move(prepared.to_ack_only));
   acks_.GiveBack(std::move(prepared.to_ack_only));
   // Those that were acked or given back before have lost their token.
   std::erase_if(items, [](const Inbound* item) { return item->token.empty(); });
@@ -141,19 +132,19 @@ void Lane::Hold(std::vector<Inbound*>& items) {
 }
 
 // Nothing of these commits, so the epoch is asked for: under another one they may be wanted.
-WorkEnd Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
-  if (tokens.empty()) return WorkEnd::kDone;
+absl::Status Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
+  if (tokens.empty()) return absl::OkStatus();
   // Waits for a database that is down: given back, they would come again at once.
-  postgres::Connection* const connection = connections_.Get(thread_.stop_token());
+  const auto connection = connections_.Get(thread_.stop_token());
   const SteadyTime asked = Clock::System().Steady();
-  const absl::Status current = connection != nullptr ? group_.batch.Confirm(*connection, under_)
-                                                     : absl::CancelledError("the lane ends");
+  const absl::Status current =
+      connection.ok() ? group_.batch.Confirm(**connection, under_) : connection.status();
   if (current.ok()) {
     acks_.Ack(std::move(tokens), asked);
-    return WorkEnd::kDone;
+  } else {
+    acks_.GiveBack(std::move(tokens));
   }
-  acks_.GiveBack(std::move(tokens));
-  return state::IsStaleEpoch(current) ? WorkEnd::kStaleEpoch : WorkEnd::kDone;
+  return state::IsStaleEpoch(current) ? current : absl::OkStatus();
 }
 
 LaneStatus Lane::status() const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/daemon/service_thread.h"
@@ -12,32 +14,26 @@
 
 namespace lockstep::runner {
 
-// Who composes lanes; called on their threads.
-class LaneOwner {
- public:
-  virtual ~LaneOwner() = default;
-  // Messages, of all lanes.
-  virtual int64_t InHand() const = 0;
-  // A lane does not go on; `reason` when it has halted.
-  virtual void OnLaneEnded(WorkEnd end, const std::string& reason) = 0;
-};
-
 // One thread with one connection: takes what has queued, writes it in one transaction, acks it.
 // While that commits the next batch gathers. A message's ordering key always leads to the same
 // lane, so that its events stay in order.
 class Lane {
  public:
-  // All of it outlives the lane.
+  // `all_in_hand`: messages, of all lanes. `on_end`: when the lane does not go on, with what
+  // FailurePolicy answers. Both are called on the lane's thread; everything outlives the lane.
   Lane(int index, GroupContext& group, const state::GroupEpoch& under, AckStage& acks,
-       LaneOwner& owner);
+       std::function<int64_t()> all_in_hand, std::function<void(const absl::Status&)> on_end);
   ~Lane();
 
   absl::Status Start();
   // Aggregates with parked events that are due: they are worked off first.
   void Release(std::vector<std::string> keys) { queue_.Release(std::move(keys)); }
-  void Push(std::vector<LaneQueue::Waiting> deliveries);
+  // What arrives after the lane was given up goes back at once: the receiver still listens.
+  void Push(std::vector<LaneQueue::Waiting> deliveries) {
+    acks_.GiveBack(queue_.Push(std::move(deliveries)));
+  }
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
-  void Drop(const std::vector<pubsub::AckToken>& lost);
+  void Drop(const std::vector<pubsub::AckToken>& lost) { acks_.GiveBack(queue_.DropKeysOf(lost)); }
 
   void Close() { queue_.Close(); }  // finish what is in hand
   void GiveUp();                    // give back what waits, end the retries
@@ -51,15 +47,16 @@ class Lane {
 
  private:
   void Run();
-  WorkEnd Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
+  absl::Status Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolicy& policy);
   void Hold(std::vector<Inbound*>& items);
-  WorkEnd AckUnapplied(std::vector<pubsub::AckToken> tokens);
+  absl::Status AckUnapplied(std::vector<pubsub::AckToken> tokens);
 
   const int index_;
   GroupContext& group_;
   const state::GroupEpoch& under_;
   AckStage& acks_;
-  LaneOwner& owner_;
+  const std::function<int64_t()> all_in_hand_;
+  const std::function<void(const absl::Status&)> on_end_;
   LaneRecorder recorder_;
   LaneQueue queue_;
   ConnectionSource connections_;

@@ -93,18 +93,15 @@ std::vector<pubsub::AckToken> LaneQueue::DropKeysOf(const std::vector<pubsub::Ac
     if (tokens.contains(w.delivery.token)) keys.insert(w.delivery.message.ordering_key);
   }
   if (keys.empty()) return dropped;
-  std::deque<Waiting> kept;
-  for (Waiting& w : waiting_) {
+  const auto gone = std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiting& w) {
     // Without an ordering key a message stands for itself alone.
     const std::string& key = w.delivery.message.ordering_key;
-    const bool gone = key.empty() ? tokens.contains(w.delivery.token) : keys.contains(key);
-    if (gone) {
-      if (!tokens.contains(w.delivery.token)) dropped.push_back(std::move(w.delivery.token));
-    } else {
-      kept.push_back(std::move(w));
-    }
+    return key.empty() ? !tokens.contains(w.delivery.token) : !keys.contains(key);
+  });
+  for (auto w = gone; w != waiting_.end(); ++w) {
+    if (!tokens.contains(w->delivery.token)) dropped.push_back(std::move(w->delivery.token));
   }
-  waiting_ = std::move(kept);
+  waiting_.erase(gone, waiting_.end());
   return dropped;
 }
 

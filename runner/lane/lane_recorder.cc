@@ -61,7 +61,8 @@ void LaneRecorder::OnGivenBack(std::span<Inbound* const> items) {
 }
 
 void LaneRecorder::OnFailure(const absl::Status& status, std::span<Inbound* const> items) {
-  group_.metrics.Failed(/*with_offset=*/!items.empty());  // a release saves none
+  // A release saves no offset.
+  group_.metrics.Count({.failures = 1, .offsets_failed = items.empty() ? 0 : 1});
   if (state::IsStaleEpoch(status)) return;
   LogFailure(status, items);
   std::lock_guard lock(mu_);

@@ -1,17 +1,11 @@
 #include "runner/seek/checkpoint_taker.h"
 
-#include <algorithm>
-
 #include "platform/log/log.h"
 #include "platform/status.h"
 
 namespace lockstep::runner {
 
 using state::Checkpoint;
-
-CheckpointTaker::CheckpointTaker(const state::Schema& schema, const state::Epochs& epochs,
-                                 pubsub::Admin& admin, CheckpointOptions options)
-    : epochs_(epochs), checkpoints_(schema, epochs.group()), admin_(admin), options_(options) {}
 
 bool CheckpointTaker::Tick(postgres::Connection& connection, const state::GroupEpoch& under) {
   if (!options_.enabled || forbidden_) return false;

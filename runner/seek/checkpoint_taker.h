@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "pubsub/admin.h"
 #include "state/groups/epochs.h"
@@ -21,7 +20,8 @@ struct CheckpointOptions {
 class CheckpointTaker {
  public:
   CheckpointTaker(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
-                  CheckpointOptions options);
+                  CheckpointOptions options)
+      : epochs_(epochs), checkpoints_(schema, epochs.group()), admin_(admin), options_(options) {}
 
   // Called often; does something when a checkpoint is due. True = Pub/Sub has a snapshot that the
   // database does not know: the witness must look before anything goes on.

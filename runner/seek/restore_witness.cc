@@ -1,7 +1,6 @@
 #include "runner/seek/restore_witness.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "offsets/reset.h"
 #include "platform/duration.h"
@@ -11,53 +10,29 @@
 #include "state/positions/offsets.h"
 
 namespace lockstep::runner {
-namespace {
-
-// Postgres keeps microseconds.
-constexpr Millis kRounding{1};
-
-}  // namespace
-
-RestoreWitness::RestoreWitness(const state::Schema& schema, const state::Epochs& epochs,
-                               pubsub::Admin& admin, std::string instance, bool checkpoints,
-                               Millis fence)
-    : schema_(schema),
-      epochs_(epochs),
-      checkpoints_(schema, epochs.group()),
-      admin_(admin),
-      instance_(std::move(instance)),
-      fence_(fence),
-      enabled_(checkpoints) {}
 
 void RestoreWitness::Committed(const state::GroupEpoch& under, int lane, WallTime publish_time) {
   std::lock_guard lock(mu_);
-  if (under.epoch != epoch_ || under.token != token_) {
-    epoch_ = under.epoch;
-    token_ = under.token;
-    committed_.clear();
+  if (under.epoch != known_.epoch || under.token != known_.token) {
+    known_ = {.epoch = under.epoch, .token = under.token};
   }
-  WallTime& last = committed_[lane];
+  WallTime& last = known_.committed[lane];
   last = std::max(last, publish_time);
 }
 
 bool RestoreWitness::WentBack(postgres::Connection& connection) {
-  std::map<int, WallTime> committed;
-  int64_t epoch = 0;
-  std::string token;
-  {
-    std::lock_guard lock(mu_);
-    committed = committed_;
-    epoch = epoch_;
-    token = token_;
-  }
-  if (committed.empty()) return false;
+  constexpr Millis kRounding{1};  // Postgres keeps microseconds
+  std::unique_lock lock(mu_);
+  const Known known = known_;
+  lock.unlock();
+  if (known.committed.empty()) return false;
   const auto stored = state::Offsets(schema_).OfInstance(connection, epochs_.group(), instance_);
   if (!stored.ok()) return false;
   if (!*stored) return true;
-  if ((*stored)->epoch > epoch) return false;  // a reset, which clears the offsets
-  if ((*stored)->epoch < epoch || (*stored)->token != token) return true;
+  if ((*stored)->epoch > known.epoch) return false;  // a reset, which clears the offsets
+  if ((*stored)->epoch < known.epoch || (*stored)->token != known.token) return true;
   const auto& lanes = (*stored)->lanes;
-  return std::any_of(committed.begin(), committed.end(), [&](const auto& lane) {
+  return std::any_of(known.committed.begin(), known.committed.end(), [&](const auto& lane) {
     const auto row = lanes.find(lane.first);
     return row == lanes.end() || row->second + kRounding < lane.second;
   });
@@ -160,7 +135,7 @@ absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state:
   RETURN_IF_ERROR(healed.status());
   Remove(found.unknown);
   std::lock_guard lock(mu_);
-  committed_.clear();
+  known_.committed.clear();
   return Unavailable("a restored database is being healed");
 }
 

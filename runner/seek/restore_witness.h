@@ -2,9 +2,10 @@
 
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "pubsub/admin.h"
 #include "state/groups/epochs.h"
@@ -21,7 +22,14 @@ namespace lockstep::runner {
 class RestoreWitness {
  public:
   RestoreWitness(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
-                 std::string instance, bool checkpoints, Millis fence);
+                 std::string instance, bool checkpoints, Millis fence)
+      : schema_(schema),
+        epochs_(epochs),
+        checkpoints_(schema, epochs.group()),
+        admin_(admin),
+        instance_(std::move(instance)),
+        fence_(fence),
+        enabled_(checkpoints) {}
 
   // On the lanes' threads, after each commit.
   void Committed(const state::GroupEpoch& under, int lane, WallTime publish_time);
@@ -58,10 +66,13 @@ class RestoreWitness {
   bool enabled_;
   std::set<std::string> healed_;  // snapshots that we may not delete, and need not heal again
 
+  struct Known {
+    int64_t epoch = 0;
+    std::string token;
+    std::map<int, WallTime> committed{};  // by lane, under that epoch
+  };
   std::mutex mu_;
-  int64_t epoch_ = 0;
-  std::string token_;
-  std::map<int, WallTime> committed_;  // by lane, under that epoch
+  Known known_;
 };
 
 }  // namespace lockstep::runner

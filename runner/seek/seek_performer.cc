@@ -6,50 +6,40 @@
 
 namespace lockstep::runner {
 
-SeekPerformer::SeekPerformer(const state::Schema& schema, const state::Epochs& epochs,
-                             pubsub::Admin& admin, const std::string& instance, Millis ack_fence,
-                             Millis takeover, const SeekHooks& hooks)
-    : schema_(schema),
-      epochs_(epochs),
-      admin_(admin),
-      instance_(instance),
-      ack_fence_(ack_fence),
-      takeover_(takeover),
-      hooks_(hooks) {}
-
-absl::Status SeekPerformer::Pass(postgres::Connection& connection, const state::GroupEpoch& under) {
+absl::Status SeekPerformer::Pass(postgres::Connection& connection,
+                                 const state::GroupEpoch& under) const {
   const SteadyTime before = Clock::System().Steady();
-  ASSIGN_OR_RETURN(const bool claimed, epochs_.ClaimSeek(connection, under, instance_, takeover_));
+  ASSIGN_OR_RETURN(const bool claimed, epochs.ClaimSeek(connection, under, instance, takeover));
   if (!claimed) {
     return Unavailable(
         "the Seek of epoch {} waits for late acks of the epoch before, or another instance "
         "performs it",
         under.epoch);
   }
-  if (hooks_.after_claim) hooks_.after_claim();
-  if (Clock::System().Steady() - before > ack_fence_) {
+  if (hooks.after_claim) hooks.after_claim();
+  if (Clock::System().Steady() - before > ack_fence) {
     return Unavailable("the claim on the Seek grew old before the Seek was sent");
   }
-  if (hooks_.before_seek) hooks_.before_seek();
+  if (hooks.before_seek) hooks.before_seek();
   const absl::Status seek_done =
-      under.seek.time ? admin_.SeekToTime(under.subscription, *under.seek.time)
-                      : admin_.SeekToSnapshot(under.subscription, *under.seek.snapshot);
+      under.seek.time ? admin.SeekToTime(under.subscription, *under.seek.time)
+                      : admin.SeekToSnapshot(under.subscription, *under.seek.snapshot);
   if (!seek_done.ok()) {
-    epochs_.ReleaseSeek(connection, under, instance_).IgnoreError();
+    epochs.ReleaseSeek(connection, under, instance).IgnoreError();
     const bool passes = absl::IsUnavailable(seek_done) || absl::IsDeadlineExceeded(seek_done);
     return MakeStatus(
         passes ? absl::StatusCode::kUnavailable : absl::StatusCode::kFailedPrecondition,
         "the Seek of epoch {} failed: {}", under.epoch, MessageOf(seek_done));
   }
-  ASSIGN_OR_RETURN(const bool marked, epochs_.MarkSeekDone(connection, under, instance_));
+  ASSIGN_OR_RETURN(const bool marked, epochs.MarkSeekDone(connection, under, instance));
   if (!marked) return Repair(connection, under);
-  log::Info("seek done", {{"group", epochs_.group()}, {"epoch", under.epoch}});
+  log::Info("seek done", {{"group", epochs.group()}, {"epoch", under.epoch}});
   return absl::OkStatus();
 }
 
 absl::Status SeekPerformer::Repair(postgres::Connection& connection,
-                                   const state::GroupEpoch& under) {
-  ASSIGN_OR_RETURN(const state::GroupEpoch now, epochs_.Load(connection));
+                                   const state::GroupEpoch& under) const {
+  ASSIGN_OR_RETURN(const state::GroupEpoch now, epochs.Load(connection));
   if (now.epoch == under.epoch && now.token == under.token) {
     return Unavailable("another instance took the Seek over; the same one twice does no harm");
   }
@@ -57,19 +47,19 @@ absl::Status SeekPerformer::Repair(postgres::Connection& connection,
     return Unavailable("the group has moved on");
   }
   log::Error("a Seek of an older epoch went out late: the present one's is asked for again",
-             {{"group", epochs_.group()}, {"old_epoch", under.epoch}, {"epoch", now.epoch}});
-  const offsets::Resets resets(schema_, epochs_.group());
+             {{"group", epochs.group()}, {"old_epoch", under.epoch}, {"epoch", now.epoch}});
+  const offsets::Resets resets(schema, epochs.group());
   const auto repaired = resets.Run(
       connection,
       {.seek = now.seek,
        .mode = now.overwrite_until ? offsets::ResetMode::kOverwrite : offsets::ResetMode::kKeep,
        .overwrite_until = now.overwrite_until,
        .skip_before = now.skip_before,
-       .operator_name = instance_,
+       .operator_name = instance,
        .reason = fmt::format("a Seek of epoch {} went out late", under.epoch),
        .action = "seek.repaired",
-       .fence = 2 * ack_fence_,
-       .takeover = takeover_});
+       .fence = 2 * ack_fence,
+       .takeover = takeover});
   RETURN_IF_ERROR(repaired.status());
   return Unavailable("a late Seek is being repaired");
 }

@@ -21,28 +21,19 @@ struct SeekHooks {
 // A performer that was stopped between its claim and its Seek does not send it once the claim is
 // old. Should its Seek go out although the group has moved on, it asks for the present epoch's
 // Seek again: that redelivers, which the inbox absorbs, where silence would lose.
-class SeekPerformer {
- public:
-  // All of it outlives the performer. A claim that is older than `ack_fence` is not acted upon any
-  // more, and one older than `takeover` is free for others.
-  SeekPerformer(const state::Schema& schema, const state::Epochs& epochs, pubsub::Admin& admin,
-                const std::string& instance, Millis ack_fence, Millis takeover,
-                const SeekHooks& hooks);
+struct SeekPerformer {
+  const state::Schema& schema;
+  const state::Epochs& epochs;
+  pubsub::Admin& admin;
+  const std::string& instance;
+  Millis ack_fence;  // a claim that old is not acted upon any more
+  Millis takeover;   // a claim that old is free for others
+  const SeekHooks& hooks;
 
   // OK when the epoch's Seek is done and marked; else what stands in the way, UNAVAILABLE if that
   // passes by itself.
-  absl::Status Pass(postgres::Connection& connection, const state::GroupEpoch& under);
-
- private:
-  absl::Status Repair(postgres::Connection& connection, const state::GroupEpoch& under);
-
-  const state::Schema& schema_;
-  const state::Epochs& epochs_;
-  pubsub::Admin& admin_;
-  const std::string& instance_;
-  const Millis ack_fence_;
-  const Millis takeover_;
-  const SeekHooks& hooks_;
+  absl::Status Pass(postgres::Connection& connection, const state::GroupEpoch& under) const;
+  absl::Status Repair(postgres::Connection& connection, const state::GroupEpoch& under) const;
 };
 
 }  // namespace lockstep::runner

@@ -28,19 +28,16 @@ void InboxCleaner::Round() {
   cleaned_ = std::move(groups);
   next_round_ = now + options_.interval;
   const auto cleaned = CleanOnce(cleaned_);
-  if (!cleaned.ok()) Complain(cleaned.status());
-  if (cleaned.ok() && *cleaned > 0) log::Info("inbox cleaned", {{"rows", *cleaned}});
-}
-
-// The groups say it loudly when the database is down, and this only comes again later. A right that
-// is missing nobody else says, and the inbox would grow without a bound.
-void InboxCleaner::Complain(const absl::Status& failed) {
-  constexpr char kWhat[] = "the inbox was not cleaned";
-  if (postgres::Classify(failed) == postgres::ErrorClass::kConfiguration) {
-    log::Warning(kWhat, {{"schema", options_.state_schema}, {"error", failed}});
-  } else {
-    log::Debug(kWhat, {{"error", failed}});
+  if (cleaned.ok()) {
+    if (*cleaned > 0) log::Info("inbox cleaned", {{"rows", *cleaned}});
+    return;
   }
+  // The groups say it loudly when the database is down, and this only comes again later. A right
+  // that is missing nobody else says, and the inbox would grow without a bound.
+  const auto error_class = postgres::Classify(cleaned.status());
+  (error_class == postgres::ErrorClass::kConfiguration ? log::Warning : log::Debug)(
+      "the inbox was not cleaned",
+      {{"schema", options_.state_schema}, {"error", cleaned.status()}});
 }
 
 absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention>& groups) {
@@ -58,20 +55,15 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
                                                         options_.batch);
                     }).status());
     RETURN_IF_ERROR(retention.ForgetGone(*connection));
-    ASSIGN_OR_RETURN(const int64_t retired, CleanRetired(*connection, retention));
-    rows += events + retired;
+    rows += events;
+    ASSIGN_OR_RETURN(const auto retired, retention.NewestRetired(*connection));
+    if (!retired) continue;
+    ASSIGN_OR_RETURN(const int64_t gone,
+                     Repeat([&] { return retention.ForgetRows(*connection, options_.batch); }));
+    rows += gone;
+    if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(*connection, *retired));
   }
   return rows;
-}
-
-absl::StatusOr<int64_t> InboxCleaner::CleanRetired(postgres::Connection& connection,
-                                                   const state::Retention& retention) {
-  ASSIGN_OR_RETURN(const auto newest, retention.NewestRetired(connection));
-  if (!newest) return 0;
-  ASSIGN_OR_RETURN(const int64_t gone,
-                   Repeat([&] { return retention.ForgetRows(connection, options_.batch); }));
-  if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(connection, *newest));
-  return gone;
 }
 
 absl::StatusOr<int64_t> InboxCleaner::Repeat(

@@ -44,9 +44,6 @@ class InboxCleaner : public Service {
 
  private:
   void Round();
-  void Complain(const absl::Status& failed);
-  absl::StatusOr<int64_t> CleanRetired(postgres::Connection& connection,
-                                       const state::Retention& retention);
   // Until fewer than a batch went, or the cleaner stops.
   absl::StatusOr<int64_t> Repeat(const std::function<absl::StatusOr<int64_t>()>& forget);
 

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/metrics.h"
@@ -17,13 +18,10 @@ class GroupMetrics {
  public:
   GroupMetrics(MetricsRegistry& registry, const std::string& group);
 
-  void Delivered(int64_t messages) { Count({.deliveries = messages}); }
+  void Count(const GroupCounts& more);
   // `newest`: whose offset was saved; null for a release, which saves none.
   void Committed(std::span<Inbound* const> items, const BatchResult& result, const Inbound* newest,
                  WallTime now, double transaction_seconds);
-  void Failed(bool with_offset) { Count({.failures = 1, .offsets_failed = with_offset ? 1 : 0}); }
-  void Acked(int64_t ok, int64_t failed) { Count({.acks = ok, .ack_failures = failed}); }
-  void Nacked(int64_t messages) { Count({.nacks = messages}); }
   void Heartbeat(WallTime published);
 
   int64_t handled() const;  // messages brought to an end
@@ -38,13 +36,7 @@ class GroupMetrics {
     prometheus::Gauge& last;
   };
 
-  void Count(const GroupCounts& more);
-
-  struct Exported {
-    int64_t GroupCounts::*count;
-    prometheus::Counter* counter;
-  };
-  std::vector<Exported> exported_;
+  std::vector<std::pair<int64_t GroupCounts::*, prometheus::Counter*>> exported_;
   prometheus::Histogram& batch_;
   prometheus::Histogram& transaction_;
   Stage published_;

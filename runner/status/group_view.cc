@@ -16,12 +16,12 @@ using web::TimeOrNull;
 struct GroupGauge {
   const char* name;
   const char* help;
-  double (*value)(const GroupView& view, WallTime now);
+  double (*value)(const GroupView& view);
 };
 
 // One that is a number of the database's.
 template <int64_t GroupRecord::*kNumber>
-double Recorded(const GroupView& view, WallTime) {
+double Recorded(const GroupView& view) {
   return static_cast<double>(view.record.*kNumber);
 }
 
@@ -32,25 +32,21 @@ double Age(WallTime at, WallTime now) {
 
 constexpr GroupGauge kGauges[] = {
     {"runner_lag_seconds", "How old the read model is; idle is 0, stuck grows",
-     [](const GroupView& view, WallTime) {
-       return static_cast<double>(view.lag.lag.count()) / 1000;
-     }},
+     [](const GroupView& view) { return static_cast<double>(view.lag.lag.count()) / 1000; }},
     {"offset_lag_ms", "From publish to commit, of the last offset saved",
-     [](const GroupView& view, WallTime) { return static_cast<double>(view.status.lag.count()); }},
+     [](const GroupView& view) { return static_cast<double>(view.status.lag.count()); }},
     {"runner_catch_up_seconds", "Until the lag is gone at the present pace; -1 = not in sight",
-     [](const GroupView& view, WallTime) { return view.outlook.eta_seconds.value_or(-1); }},
+     [](const GroupView& view) { return view.outlook.eta_seconds.value_or(-1); }},
     {"runner_halted", "1 while the group can't go on",
-     [](const GroupView& view, WallTime) {
-       return view.status.state == GroupState::kHalted ? 1.0 : 0.0;
-     }},
+     [](const GroupView& view) { return view.status.state == GroupState::kHalted ? 1.0 : 0.0; }},
     {"runner_heartbeat_age_seconds", "Since the newest heartbeat was published; -1 = none",
-     [](const GroupView& view, WallTime now) { return Age(view.status.last_heartbeat, now); }},
+     [](const GroupView& view) { return Age(view.status.last_heartbeat, view.now); }},
     {"runner_commit_age_seconds", "Since the last commit; -1 = none",
-     [](const GroupView& view, WallTime now) { return Age(view.status.last_commit, now); }},
+     [](const GroupView& view) { return Age(view.status.last_commit, view.now); }},
     {"runner_checkpoint_age_seconds", "Since the newest checkpoint was taken; -1 = none",
-     [](const GroupView& view, WallTime now) { return Age(view.record.checkpoint_at, now); }},
+     [](const GroupView& view) { return Age(view.record.checkpoint_at, view.now); }},
     {"runner_in_hand_events", "Messages received and not yet committed",
-     [](const GroupView& view, WallTime) { return static_cast<double>(view.status.in_hand()); }},
+     [](const GroupView& view) { return static_cast<double>(view.status.in_hand()); }},
     {"runner_parked_keys", "Aggregates that wait for a dead letter or a missing version",
      Recorded<&GroupRecord::parked_keys>},
     {"runner_parked_events", "Events that wait in parking", Recorded<&GroupRecord::parked_events>},
@@ -87,12 +83,7 @@ json CountsJson(const GroupCounts& counts) {
 
 }  // namespace
 
-GroupView::GroupView(GroupStatus group, WallTime now, const HealthOptions& health)
-    : status(std::move(group)),
-      lag(LagOf(status, now, health)),
-      state(StateWord(status, lag.lag, now, health)) {}
-
-json ToJson(const GroupView& view, WallTime now, const HealthOptions& health) {
+json ToJson(const GroupView& view, const HealthOptions& health) {
   const GroupStatus& status = view.status;
   json part = view.record.part;
   part.update({{"name", status.name},
@@ -112,7 +103,7 @@ json ToJson(const GroupView& view, WallTime now, const HealthOptions& health) {
                {"last_commit_at", TimeOrNull(status.last_commit)},
                {"heartbeat_age_ms", status.last_heartbeat == WallTime()
                                         ? json(nullptr)
-                                        : json(AgeMs(status.last_heartbeat, now))},
+                                        : json(AgeMs(status.last_heartbeat, view.now))},
                {"heartbeat_limit_ms", health.heartbeat_timeout.count()},
                {"counters", CountsJson(status.counts)},
                {"lanes", json::array()}});
@@ -122,7 +113,8 @@ json ToJson(const GroupView& view, WallTime now, const HealthOptions& health) {
                       {"published_received", ms(status.stages.published_to_received)},
                       {"received_committed", ms(status.stages.received_to_committed)}};
   }
-  for (const LaneStatus& lane : status.lanes) part["lanes"].push_back(LaneJson(lane, now, health));
+  for (const LaneStatus& lane : status.lanes)
+    part["lanes"].push_back(LaneJson(lane, view.now, health));
   return part;
 }
 
@@ -132,11 +124,11 @@ GroupGauges::GroupGauges(MetricsRegistry& registry, const std::string& group)
   for (const GroupGauge& gauge : kGauges) {
     gauges_.push_back(&GaugeOf(registry, gauge.name, gauge.help, {{"group", group}}));
   }
-  Set(GroupView(), WallTime());
+  Set(GroupView());
 }
 
-void GroupGauges::Set(const GroupView& view, WallTime now) {
-  for (size_t i = 0; i < gauges_.size(); ++i) gauges_[i]->Set(kGauges[i].value(view, now));
+void GroupGauges::Set(const GroupView& view) {
+  for (size_t i = 0; i < gauges_.size(); ++i) gauges_[i]->Set(kGauges[i].value(view));
   if (!view.record.replays) return;  // the database was not read yet
   if (replays_seen_ && *view.record.replays > *replays_seen_) {
     replays_.Increment(static_cast<double>(*view.record.replays - *replays_seen_));

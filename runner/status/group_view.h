@@ -17,18 +17,16 @@ namespace lockstep::runner {
 // All that is told of a group: what it knows of itself, what that means, what the database says,
 // and how fast it goes. The API and the gauges are made of this.
 struct GroupView {
-  GroupView() = default;
-  GroupView(GroupStatus status, WallTime now, const HealthOptions& health);
-
   GroupStatus status;
+  WallTime now;
   HonestLag lag;
   std::string state;  // in one word
-  GroupRecord record;
-  web::History::Outlook outlook;
+  GroupRecord record{};
+  web::History::Outlook outlook{};
 };
 
 // The group's part of the status document (web/README.md).
-nlohmann::json ToJson(const GroupView& view, WallTime now, const HealthOptions& health);
+nlohmann::json ToJson(const GroupView& view, const HealthOptions& health);
 
 // The gauges of one group, which somebody has to go and look for: honest lag, ages, what is in
 // hand, what waits in the database. A scrape only reads them.
@@ -36,7 +34,7 @@ class GroupGauges {
  public:
   GroupGauges(MetricsRegistry& registry, const std::string& group);
 
-  void Set(const GroupView& view, WallTime now);
+  void Set(const GroupView& view);
 
  private:
   std::vector<prometheus::Gauge*> gauges_;

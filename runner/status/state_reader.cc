@@ -150,20 +150,11 @@ absl::Status ReadHistory(postgres::Connection& session, const state::Schema& sch
 
 }  // namespace
 
-StateReader::StateReader(const std::string& database, const state::Schema& schema)
-    : options_{.url = database,
-               .application_name = "lockstep-runner status",
-               .statement_timeout = Millis(5'000)},
-      schema_(schema) {}
-
-absl::StatusOr<GroupRecord> StateReader::Read(const std::string& group) {
-  if (!session_ || session_->broken()) {
-    session_.reset();
-    ASSIGN_OR_RETURN(session_, postgres::Connection::Open(options_));
-  }
+absl::StatusOr<GroupRecord> ReadRecord(postgres::Connection& session, const state::Schema& schema,
+                                       const ConsumerGroup& group) {
   GroupRecord record;
   for (const auto read : {ReadOffsets, ReadParked, ReadDeadLetters, ReadHistory}) {
-    RETURN_IF_ERROR(read(*session_, schema_, ConsumerGroup(group), record));
+    RETURN_IF_ERROR(read(session, schema, group, record));
   }
   return record;
 }

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "platform/strong_id.h"
 #include "postgres/connection.h"
 #include "state/schema.h"
 
@@ -23,19 +22,9 @@ struct GroupRecord {
   nlohmann::json part = nlohmann::json::object();
 };
 
-// Reads what a service's state schema says about its groups: offsets, parked keys, dead letters
-// (never their payloads), what operators did, checkpoints. A session of its own, so that a request
-// never waits for a database. Owned by one thread.
-class StateReader {
- public:
-  StateReader(const std::string& database, const state::Schema& schema);
-
-  absl::StatusOr<GroupRecord> Read(const std::string& group);
-
- private:
-  postgres::ConnectionOptions options_;
-  std::unique_ptr<postgres::Connection> session_;
-  const state::Schema schema_;
-};
+// Reads what a service's state schema says about a group: offsets, parked keys, dead letters (never
+// their payloads), what operators did, checkpoints.
+absl::StatusOr<GroupRecord> ReadRecord(postgres::Connection& session, const state::Schema& schema,
+                                       const ConsumerGroup& group);
 
 }  // namespace lockstep::runner

@@ -19,8 +19,12 @@ StatusReporter::StatusReporter(Parts parts, HttpServer& http)
     : parts_(std::move(parts)),
       daemon_("runner", parts_.instance, parts_.config, parts_.metrics),
       database_(parts_.database, Clock::System().Now()),
-      reader_(parts_.database, state::Schema(parts_.state_schema)),
-      reading_(kReadEvery, [this] { ReadDatabase(); }),
+      schema_(parts_.state_schema),
+      reading_(kReadEvery,
+               [this] {
+                 const absl::Status read = ReadDatabase();
+                 database_.Done(std::string(MessageOf(read)), Clock::System().Now());
+               }),
       page_(http, [this] { return Compose(); }) {
   for (const GroupStatus& group : parts_.groups()) {
     gauges_.try_emplace(group.name, parts_.metrics, group.name);
@@ -37,18 +41,20 @@ void StatusReporter::Stop() {
   reading_.Stop();
 }
 
-void StatusReporter::ReadDatabase() {
-  std::string error;
-  for (const auto& [name, unused] : gauges_) {
-    auto record = reader_.Read(name);
-    if (!record.ok()) {
-      error = MessageOf(record.status());
-      break;
-    }
-    const std::scoped_lock lock(mu_);
-    records_[name] = *std::move(record);
+absl::Status StatusReporter::ReadDatabase() {
+  if (!session_ || session_->broken()) {
+    session_.reset();
+    ASSIGN_OR_RETURN(session_,
+                     postgres::Connection::Open({.url = parts_.database,
+                                                 .application_name = "lockstep-runner status",
+                                                 .statement_timeout = Millis(5'000)}));
   }
-  database_.Done(std::move(error), Clock::System().Now());
+  for (const auto& [name, unused] : gauges_) {
+    ASSIGN_OR_RETURN(GroupRecord record, ReadRecord(*session_, schema_, ConsumerGroup(name)));
+    const std::scoped_lock lock(mu_);
+    records_[name] = std::move(record);
+  }
+  return absl::OkStatus();
 }
 
 json StatusReporter::Compose() {
@@ -60,10 +66,12 @@ json StatusReporter::Compose() {
     for (std::string& reason : NotReady(status, now, parts_.health)) {
       reasons.push_back(std::move(reason));
     }
-    const GroupView& view = views.emplace_back(std::move(status), now, parts_.health);
-    history.push_back({.name = view.status.name,
-                       .done = static_cast<double>(view.status.counts.applied),
-                       .left = static_cast<double>(view.lag.lag.count())});
+    const HonestLag lag = LagOf(status, now, parts_.health);
+    history.push_back({.name = status.name,
+                       .done = static_cast<double>(status.counts.applied),
+                       .left = static_cast<double>(lag.lag.count())});
+    std::string state = StateWord(status, lag.lag, now, parts_.health);
+    views.push_back({std::move(status), now, lag, std::move(state)});
   }
   history_.Add(now, history);
 
@@ -81,8 +89,8 @@ json StatusReporter::Compose() {
       const std::scoped_lock lock(mu_);
       view.record = records_[view.status.name];
     }
-    gauges_.at(view.status.name).Set(view, now);
-    document["groups"].push_back(ToJson(view, now, parts_.health));
+    gauges_.at(view.status.name).Set(view);
+    document["groups"].push_back(ToJson(view, parts_.health));
   }
   return document;
 }

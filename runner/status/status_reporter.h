@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -48,15 +49,16 @@ class StatusReporter final : public Service {
   void SetConfig(const RunningConfig& config) { daemon_.SetConfig(config); }
 
  private:
-  void ReadDatabase();
+  absl::Status ReadDatabase();
   nlohmann::json Compose();
 
   const Parts parts_;
   web::Daemon daemon_;
   web::DatabaseReading database_;
-  StateReader reader_;                         // the reading thread
-  web::History history_;                       // the composing thread
-  std::map<std::string, GroupGauges> gauges_;  // the composing thread
+  const state::Schema schema_;
+  std::unique_ptr<postgres::Connection> session_;  // the reading thread
+  web::History history_;                           // the composing thread
+  std::map<std::string, GroupGauges> gauges_;      // the composing thread
 
   std::mutex mu_;
   std::map<std::string, GroupRecord> records_;  // as last read; none = not yet
