@@ -1,7 +1,6 @@
 #include "ctl/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -61,8 +60,6 @@ std::string ProgressLine(int64_t done, int64_t total, const Pace& pace) {
   return fmt::format("[{}{}] {:3.0f}%  {} of about {}  {:.0f}/s  {}", std::string(full, '#'),
                      std::string(kBar - full, '.'), percent, done, total, rate, end);
 }
-
-ProgressPrinter::ProgressPrinter(bool json) : json_(json), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 bool ProgressPrinter::Due(bool at_once) {
   now_ = Since(began_);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <map>
 #include <string>
 
@@ -23,7 +25,7 @@ std::string ProgressLine(int64_t done, int64_t total, const Pace& pace);
 // with `json` an object per line, for scripts. Owned by one thread.
 class ProgressPrinter {
  public:
-  explicit ProgressPrinter(bool json);
+  explicit ProgressPrinter(bool json) : json_(json) {}
   ~ProgressPrinter() { EndLine(); }
 
   void Show(int64_t done, int64_t total, bool at_once = false);  // total 0 = not known
@@ -38,7 +40,7 @@ class ProgressPrinter {
   void Print(const std::string& line);
 
   const bool json_;
-  const bool terminal_;
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
   const SteadyTime began_ = Clock::System().Steady();
   Pace pace_{kReplayPace};
   double now_ = 0;

@@ -24,21 +24,6 @@ constexpr std::chrono::seconds kMissingFor{30};
 
 }  // namespace
 
-Rebuild::Rebuild(Parts parts, postgres::Connection& connection, Listener listener)
-    : parts_(std::move(parts)),
-      connection_(connection),
-      listener_(std::move(listener)),
-      schema_(parts_.state_schema),
-      group_(parts_.options.name),
-      rebuilds_(schema_, group_),
-      shadow_group_(rebuilds_.shadow_group()),
-      live_(schema_, group_),
-      shadow_(schema_, shadow_group_),
-      inbox_(schema_),
-      slots_(schema_, group_) {}
-
-absl::StatusOr<std::optional<RebuildRow>> Rebuild::Load() { return rebuilds_.Load(connection_); }
-
 absl::Status Rebuild::LockDriver() {
   if (driver_) return absl::OkStatus();
   // The session of a process that has just ended may linger for a moment.
@@ -143,15 +128,11 @@ absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes
 
 absl::Status Rebuild::Change(std::vector<std::string> tables,
                              const std::function<absl::Status(postgres::Transaction&)>& change) {
+  const auto tell = [this](const std::vector<std::string>& holders) {
+    for (const std::string& holder : holders) listener_.note("waiting for " + holder);
+  };
   return offsets::WithLockRetry(connection_, schema_, group_,
-                                {.tables = std::move(tables),
-                                 .on_wait =
-                                     [this](const auto& holders) {
-                                       for (const std::string& holder : holders) {
-                                         listener_.note("waiting for " + holder);
-                                       }
-                                     }},
-                                change);
+                                {.tables = std::move(tables), .on_wait = tell}, change);
 }
 
 }  // namespace lockstep::operations

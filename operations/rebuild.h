@@ -5,6 +5,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operations/table_compare.h"
@@ -60,7 +61,8 @@ class Rebuild {
   };
 
   // REQUIRES: `connection` is the caller's own, for this object alone.
-  Rebuild(Parts parts, postgres::Connection& connection, Listener listener);
+  Rebuild(Parts parts, postgres::Connection& connection, Listener listener)
+      : parts_(std::move(parts)), connection_(connection), listener_(std::move(listener)) {}
 
   // Looks, and changes nothing. Refusals say what is possible instead. `wanted` says from where,
   // how long the old slot is kept, who asks and why; the plan has the rest.
@@ -81,7 +83,7 @@ class Rebuild {
   absl::Status MayFinish(bool now);
   absl::Status MayAbort();
 
-  absl::StatusOr<std::optional<state::RebuildRow>> Load();
+  absl::StatusOr<std::optional<state::RebuildRow>> Load() { return rebuilds_.Load(connection_); }
   // What the last try to swap has found.
   const std::optional<SwapResult>& last_swap() const { return last_swap_; }
 
@@ -128,14 +130,14 @@ class Rebuild {
   const Parts parts_;
   postgres::Connection& connection_;
   const Listener listener_;
-  const state::Schema schema_;
-  const ConsumerGroup group_;
-  const state::Rebuilds rebuilds_;
-  const ConsumerGroup shadow_group_;
-  const state::Epochs live_;
-  const state::Epochs shadow_;
-  const state::Inbox inbox_;
-  const state::Slots slots_;
+  const state::Schema schema_{parts_.state_schema};
+  const ConsumerGroup group_{parts_.options.name};
+  const state::Rebuilds rebuilds_{schema_, group_};
+  const ConsumerGroup shadow_group_ = rebuilds_.shadow_group();
+  const state::Epochs live_{schema_, group_};
+  const state::Epochs shadow_{schema_, shadow_group_};
+  const state::Inbox inbox_{schema_};
+  const state::Slots slots_{schema_, group_};
   bool driver_ = false;
   WallTime checked_until_;       // the shadow has what the live slot got before
   int64_t not_redelivered_ = 0;  // and accepted

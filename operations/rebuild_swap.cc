@@ -67,18 +67,13 @@ absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differ
   ++tries_;
   bool waits = false;
   SwapResult found;
+  const auto tell = [&](const std::vector<std::string>& holders) {
+    waits = true;
+    const std::string whom = fmt::format("{}", fmt::join(holders, "; "));
+    listener_.note("the swap waits for " + (whom.empty() ? "somebody who has just gone" : whom));
+  };
   const absl::Status tried = offsets::WithLockRetry(
-      connection_, schema_, group_,
-      {.tables = row.tables,
-       .give_up = Millis(0),
-       .on_wait =
-           [&](const auto& holders) {
-             waits = true;
-             listener_.note(fmt::format("the swap waits for {}",
-                                        holders.empty()
-                                            ? "somebody who has just gone"
-                                            : fmt::format("{}", fmt::join(holders, "; "))));
-           }},
+      connection_, schema_, group_, {.tables = row.tables, .give_up = Millis(0), .on_wait = tell},
       [&](auto& transaction) -> absl::Status {
         ASSIGN_OR_RETURN(found, Swap(transaction, since, despite_differences, filler));
         return absl::OkStatus();

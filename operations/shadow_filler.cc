@@ -13,15 +13,6 @@ constexpr Millis kNearlyThere{2'000};  // of lag
 
 }  // namespace
 
-ShadowFiller::ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow& row,
-                           postgres::Connection& connection)
-    : parts_(parts),
-      row_(row),
-      connection_(connection),
-      inbox_(state::Schema(parts.state_schema)),
-      live_(parts.options.name),
-      name_(state::Rebuilds(state::Schema(parts.state_schema), live_).shadow_group()) {}
-
 absl::Status ShadowFiller::Start() {
   if (group_) return absl::OkStatus();
   projections::GroupDeclaration declaration;

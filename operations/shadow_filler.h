@@ -19,8 +19,9 @@ namespace lockstep::operations {
 class ShadowFiller {
  public:
   ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow& row,
-               postgres::Connection& connection);
-  ~ShadowFiller() { Stop(); }
+               postgres::Connection& connection)
+      : parts_(parts), row_(row), connection_(connection) {}
+  ~ShadowFiller() override { Stop(); }
 
   // A new start takes everything again.
   absl::Status Start();
@@ -45,9 +46,10 @@ class ShadowFiller {
   const Rebuild::Parts& parts_;
   const state::RebuildRow& row_;
   postgres::Connection& connection_;
-  const state::Inbox inbox_;
-  const ConsumerGroup live_;
-  const ConsumerGroup name_;  // of the shadow's group
+  const state::Schema schema_{parts_.state_schema};
+  const state::Inbox inbox_{schema_};
+  const ConsumerGroup live_{parts_.options.name};
+  const ConsumerGroup name_ = state::Rebuilds(schema_, live_).shadow_group();
   std::map<std::string, std::set<std::string>> write_times_;
   std::unique_ptr<MetricsRegistry> metrics_;
   std::unique_ptr<runner::GroupEnvironment> environment_;
