@@ -21,7 +21,7 @@ class ShadowFiller {
   ShadowFiller(const Rebuild::Parts& parts, const state::RebuildRow& row,
                postgres::Connection& connection)
       : parts_(parts), row_(row), connection_(connection) {}
-  ~ShadowFiller() override { Stop(); }
+  ~ShadowFiller() { Stop(); }
 
   // A new start takes everything again.
   absl::Status Start();
