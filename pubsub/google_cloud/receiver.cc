@@ -58,7 +58,7 @@ Delivery FromCloud(gc::pubsub::Message message, int attempt) {
 //
 // The library hands over one message per ordering key; the next comes when that one is acked. So a
 // batch is as wide as there are keys, and never deep.
-class CloudReceiver : public Receiver {
+class CloudReceiver final : public Receiver {
  public:
   CloudReceiver(const ReceiverOptions& options, DeliverySink& sink,
                 std::shared_ptr<Library> library)

@@ -57,7 +57,7 @@ PullStream::Request FirstRequest(const ReceiverOptions& options) {
 //   StreamKeeper (one per stream) ──> FlowControl ──> Receipts ──> LeaseKeeper ──> the user's sink
 //   Acknowledge ──> LeaseKeeper, FlowControl ──> AckWriter ──> AckRpc
 //   Release     ──> LeaseKeeper, FlowControl ──> AckWriter ──> AckRpc
-class GrpcReceiver : public Receiver {
+class GrpcReceiver final : public Receiver {
  public:
   GrpcReceiver(const ReceiverOptions& options, DeliverySink& sink, std::shared_ptr<Client> client)
       : options_(options),
