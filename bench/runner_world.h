@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "platform/metrics.h"
 #include "projections/declare/group_file.h"
 #include "pubsub/transport.h"
 #include "runner/group/group.h"

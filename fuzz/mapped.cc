@@ -1,7 +1,6 @@
 #include "fuzz/mapped.h"
 
 #include <filesystem>
-#include <memory>
 
 #include "fuzz/fuzz_target.h"
 #include "platform/status.h"

@@ -1,5 +1,4 @@
 // Rebuild::Rollback, Finish and Abort: which slot goes, and how it goes without a trace.
-#include <fmt/format.h>
 
 #include "operations/rebuild.h"
 #include "operations/shadow_tables.h"

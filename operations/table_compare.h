@@ -2,7 +2,6 @@
 
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"

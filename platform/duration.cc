@@ -4,7 +4,6 @@
 #include <charconv>
 #include <chrono>
 #include <optional>
-#include <utility>
 
 #include "absl/time/time.h"
 #include "platform/status.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 
 #include "platform/clock.h"
 #include "platform/daemon/http_server.h"

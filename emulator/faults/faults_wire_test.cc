@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <future>
-#include <thread>
 
 #include "emulator/testing/wire_fixture.h"
 #include "platform/status.h"

@@ -1,4 +1,3 @@
-#include <utility>
 
 #include "emulator/service/services.h"
 #include "emulator/service/unary_call.h"

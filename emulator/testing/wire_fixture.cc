@@ -1,6 +1,5 @@
 #include "emulator/testing/wire_fixture.h"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>

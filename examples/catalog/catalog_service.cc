@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "platform/duration.h"
 #include "platform/status.h"
 #include "video/events/video_events.pb.h"
 

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "platform/clock.h"
 #include "postgres/connection.h"
 
 namespace lockstep::examples {

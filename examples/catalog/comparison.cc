@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "platform/status.h"
 
 namespace lockstep::examples {

@@ -9,7 +9,6 @@
 //
 // Without a project the service hears its own event, and no Pub/Sub is needed.
 #include <cstdio>
-#include <future>
 
 #include "postgres/connection.h"
 #include "publisher/dispatch/in_process_bus.h"

@@ -1,6 +1,5 @@
 #include "platform/config/config.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>

@@ -3,7 +3,6 @@
 #include <functional>
 #include <mutex>
 #include <stop_token>
-#include <string>
 #include <thread>
 
 namespace lockstep {

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "platform/status.h"

@@ -1,7 +1,5 @@
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <set>
 
 #include "publisher/relay/relay.h"

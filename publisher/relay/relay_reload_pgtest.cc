@@ -1,8 +1,5 @@
 // Settings that a running relay follows.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-
-#include <atomic>
 
 #include "publisher/relay/relay.h"
 #include "publisher/testing/relay_test.h"

@@ -1,5 +1,4 @@
 #include <memory>
-#include <utility>
 
 #include "platform/daemon/daemon.h"
 #include "platform/daemon/pages.h"

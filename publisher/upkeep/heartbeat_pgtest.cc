@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "platform/status.h"
 #include "publisher/testing/service_test.h"
 #include "tests/support/fake_bus_admin.h"

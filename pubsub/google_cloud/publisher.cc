@@ -9,7 +9,6 @@
 #include <thread>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "google/cloud/grpc_options.h"
 #include "google/cloud/pubsub/options.h"

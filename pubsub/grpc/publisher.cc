@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <iterator>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <latch>
 
 #include "offsets/reset.h"
-#include "platform/duration.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
 

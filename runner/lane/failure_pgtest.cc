@@ -1,5 +1,4 @@
 // G1, G4 and G6: nothing is lost, nothing is half done, and a fault stays where it is.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,5 @@
 #include "runner/lane/failure_policy.h"
 
-#include <utility>
-
 #include "platform/daemon/service_thread.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"

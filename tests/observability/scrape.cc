@@ -1,6 +1,5 @@
 #include "tests/observability/scrape.h"
 
-#include <cmath>
 #include <regex>
 
 #include "tests/observability/pair.h"

@@ -1,7 +1,5 @@
 #include "tests/support/fake_bus_parts.h"
 
-#include <algorithm>
-
 #include "platform/status.h"
 #include "pubsub/message.h"
 

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <exception>
 
 #include "platform/log/log.h"

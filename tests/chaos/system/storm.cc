@@ -1,8 +1,5 @@
 #include "tests/chaos/system/storm.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <csignal>
 #include <functional>
 #include <thread>

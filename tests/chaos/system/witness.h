@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "platform/clock.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::chaos {
