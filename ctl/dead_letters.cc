@@ -9,7 +9,7 @@
 #include "platform/text.h"
 #include "postgres/connection.h"
 #include "postgres/sql_error.h"
-#include "projections/tools/payload_text.h"
+#include "projections/tools/explain.h"
 #include "runner/lane/failure_policy.h"
 #include "runner/service/runner_options.h"
 #include "state/dead_letter_desk.h"
