@@ -7,7 +7,7 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/sql_error.h"
-#include "projections/tools/payload_text.h"
+#include "projections/tools/explain.h"
 #include "runner/lane/failure_policy.h"
 #include "state/events/dead_letter_desk.h"
 #include "state/positions/offsets.h"

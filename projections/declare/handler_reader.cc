@@ -175,31 +175,25 @@ class HandlerReader {
                 column.name, attribute.Scalar());
   }
 
+  // A column, a map of columns to where they come from, or a list of both.
   void ReadSet(const FieldScope& fields) {
     if (!set_.IsDefined() || set_.IsNull() || (set_.IsScalar() && set_.Scalar() == "true")) {
       if (handler_.operation != Operation::kDelete && !set_.IsNull()) {
         file_.Error(set_, "columns are wanted here");
       }
-    } else if (set_.IsScalar()) {
-      ReadColumn(set_, set_, fields);
-    } else if (set_.IsMap()) {
-      ReadColumns(set_, fields);
-    } else {
-      for (const auto& item : set_) {
-        if (item.IsMap()) {
-          ReadColumns(item, fields);
-        } else if (item.IsScalar()) {
-          ReadColumn(item, item, fields);
-        } else {
-          file_.Error(item, "a column's name is wanted here, or column: field");
-        }
+      return;
+    }
+    const auto items = set_.IsSequence() ? std::vector<YAML::Node>(set_.begin(), set_.end())
+                                         : std::vector<YAML::Node>{set_};
+    for (const YAML::Node& item : items) {
+      if (item.IsScalar()) {
+        ReadColumn(item, item, fields);
+      } else if (!item.IsMap()) {
+        file_.Error(item, "a column's name is wanted here, or column: field");
+      } else if (file_.CheckMap(item, "columns", {})) {
+        for (const auto& column : item) ReadColumn(column.first, column.second, fields);
       }
     }
-  }
-
-  void ReadColumns(const YAML::Node& map, const FieldScope& fields) {
-    if (!file_.CheckMap(map, "columns", {})) return;
-    for (const auto& column : map) ReadColumn(column.first, column.second, fields);
   }
 
   bool IsBookkeeping(const std::string& column) const {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "platform/status.h"
-#include "projections/decode/proto_text.h"
 
 namespace lockstep::projections {
 
@@ -167,8 +166,6 @@ class JsonSink : public nlohmann::json_sax<nlohmann::json> {
   int child_ = -1;  // of the key that was read last
 };
 
-JsonReader::JsonReader() : nodes_(1) {}
-
 int JsonReader::Find(int node, std::string_view name) const {
   for (const Child& child : nodes_[node].children) {
     if (child.name == name) return child.node;
@@ -176,7 +173,7 @@ int JsonReader::Find(int node, std::string_view name) const {
   return -1;
 }
 
-int JsonReader::AddNode(const std::vector<std::vector<std::string>>& path) {
+int JsonReader::AddSlot(const std::vector<std::vector<std::string>>& path, int Node::*slot) {
   int node = 0;
   for (const std::vector<std::string>& names : path) {
     int next = Find(node, names.front());
@@ -189,19 +186,9 @@ int JsonReader::AddNode(const std::vector<std::vector<std::string>>& path) {
     }
     node = next;
   }
-  return node;
-}
-
-int JsonReader::Add(const std::vector<std::vector<std::string>>& path) {
-  Node& node = nodes_[AddNode(path)];
-  if (node.slot < 0) node.slot = slots_++;
-  return node.slot;
-}
-
-int JsonReader::AddPresence(const std::vector<std::vector<std::string>>& path) {
-  Node& node = nodes_[AddNode(path)];
-  if (node.presence_slot < 0) node.presence_slot = slots_++;
-  return node.presence_slot;
+  int& found = nodes_[node].*slot;
+  if (found < 0) found = slots_++;
+  return found;
 }
 
 absl::Status JsonReader::Read(std::string_view document, std::string* text,

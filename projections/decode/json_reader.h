@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "projections/decode/proto_text.h"
+#include "projections/model/cells.h"
 
 namespace lockstep::projections {
 
@@ -22,13 +25,13 @@ struct JsonValue {
 // added when a file is loaded; afterwards reading is safe from any thread.
 class JsonReader {
  public:
-  JsonReader();
-
   // Each step of a path is a name with its alternatives (`video_id`, `videoId`). Answers the slot
   // in which Read leaves the value; the same path has the same slot.
-  int Add(const std::vector<std::vector<std::string>>& path);
+  int Add(const std::vector<std::vector<std::string>>& path) { return AddSlot(path, &Node::slot); }
   // Only whether there is an object: its text is not kept.
-  int AddPresence(const std::vector<std::vector<std::string>>& path);
+  int AddPresence(const std::vector<std::vector<std::string>>& path) {
+    return AddSlot(path, &Node::presence_slot);
+  }
   int slots() const { return slots_; }
 
   // REQUIRES: `values` has slots() entries. Text goes to the end of `text`.
@@ -46,11 +49,17 @@ class JsonReader {
     int slot = -1;
     int presence_slot = -1;
   };
-  int AddNode(const std::vector<std::vector<std::string>>& path);
+  int AddSlot(const std::vector<std::vector<std::string>>& path, int Node::*slot);
   int Find(int node, std::string_view name) const;
 
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_ = std::vector<Node>(1);  // the document
   int slots_ = 0;
 };
+
+// json_value.cc: a JSON value as Postgres's text. `field` says what the value stands for when
+// descriptors know (an enum's names, base64 for bytes); null = nothing is known.
+absl::StatusOr<CellState> AppendJsonCell(JsonValue::Type type, std::string_view text,
+                                         const google::protobuf::FieldDescriptor* field,
+                                         Encoding encoding, std::string* out);
 
 }  // namespace lockstep::projections

@@ -1,5 +1,3 @@
-#include "projections/decode/json_value.h"
-
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/timestamp.pb.h>
 #include <google/protobuf/util/time_util.h>
@@ -11,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "platform/status.h"
 #include "postgres/params.h"
+#include "projections/decode/json_reader.h"
 #include "projections/decode/proto_path.h"
 
 namespace lockstep::projections {

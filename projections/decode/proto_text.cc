@@ -21,6 +21,16 @@ namespace {
 absl::Status AppendValue(const pb::Message& message, const FieldDescriptor* field, int index,
                          Encoding encoding, std::string* out);
 
+// A word or a text, quoted where it is JSON.
+absl::Status AppendText(std::string_view text, Encoding encoding, std::string* out) {
+  if (encoding == Encoding::kJson) {
+    AppendJsonString(text, out);
+  } else {
+    *out += text;
+  }
+  return absl::OkStatus();
+}
+
 template <typename Number>
 absl::Status AppendNumber(Number value, std::string* out) {
   fmt::format_to(std::back_inserter(*out), FMT_COMPILE("{}"), value);
@@ -31,13 +41,10 @@ absl::Status AppendNumber(Number value, std::string* out) {
 template <typename Float>
 absl::Status AppendFloat(Float value, Encoding encoding, std::string* out) {
   if (std::isfinite(value)) return AppendNumber(value, out);
-  const char* word = std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
-  if (encoding == Encoding::kJson) {
-    AppendJsonString(word, out);
-  } else {
-    *out += word;
-  }
-  return absl::OkStatus();
+  return AppendText(std::isnan(value) ? "NaN"
+                    : value > 0       ? "Infinity"
+                                      : "-Infinity",
+                    encoding, out);
 }
 
 absl::Status AppendEnum(const pb::EnumDescriptor* type, int number, Encoding encoding,
@@ -45,37 +52,22 @@ absl::Status AppendEnum(const pb::EnumDescriptor* type, int number, Encoding enc
   const pb::EnumValueDescriptor* known =
       encoding == Encoding::kNumber ? nullptr : type->FindValueByNumber(number);
   if (known == nullptr) return AppendNumber(number, out);  // also a newer producer's value
-  if (encoding == Encoding::kJson) {
-    AppendJsonString(known->name(), out);
-  } else {
-    *out += known->name();
-  }
-  return absl::OkStatus();
+  return AppendText(known->name(), encoding, out);
 }
 
 absl::Status AppendString(const std::string& text, const FieldDescriptor* field, Encoding encoding,
                           std::string* out) {
-  const bool json = encoding == Encoding::kJson;
   if (field->type() == FieldDescriptor::TYPE_BYTES) {
+    if (encoding != Encoding::kJson) return AppendText(postgres::EncodeBytea(text), encoding, out);
     std::string encoded;
-    if (json) {
-      absl::Base64Escape(absl::string_view(text.data(), text.size()), &encoded);
-      AppendJsonString(encoded, out);
-    } else {
-      *out += postgres::EncodeBytea(text);
-    }
-    return absl::OkStatus();
+    absl::Base64Escape(absl::string_view(text.data(), text.size()), &encoded);
+    return AppendText(encoded, encoding, out);
   }
   if (text.find('\0') != std::string::npos) {
     return InvalidArgument("field {} holds a NUL character, which Postgres has no text for",
                            field->full_name());
   }
-  if (json) {
-    AppendJsonString(text, out);
-  } else {
-    *out += text;
-  }
-  return absl::OkStatus();
+  return AppendText(text, encoding, out);
 }
 
 struct SecondsAndNanos {

@@ -4,7 +4,6 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "projections/decode/json_value.h"
 
 namespace lockstep::projections {
 namespace {

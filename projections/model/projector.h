@@ -26,11 +26,11 @@ class Change {
   virtual ~Change() = default;
 };
 
-// What became of one event of a batch. Of what several tables say the last in this order counts.
+// What became of one event of a batch.
 enum class Outcome {
-  kIgnored,     // by declaration, or its `when` said no
-  kSuperseded,  // every table had a newer version already
   kApplied,     // its effect is in the tables (alone or folded with its successors)
+  kSuperseded,  // every table had a newer version already
+  kIgnored,     // by declaration, or its `when` said no
   kConflict,    // unseen, yet a table holds its very version: a forked or restored source
   kForeign,     // a row that it names belongs to another aggregate, whose versions it carries
 };
@@ -44,8 +44,6 @@ struct ApplyOptions {
   // With `overwrite`: per change, whether the inbox had seen the event before. A seen event is
   // never counted again and never merged again. Empty = all are new.
   std::vector<bool> seen;
-
-  bool Seen(size_t change) const { return !seen.empty() && seen[change]; }
 };
 
 // All projections of one consumer group. The runner knows this interface and nothing else of

@@ -28,8 +28,6 @@ enum class ValueKind {
 struct ValueType {
   ValueKind kind = ValueKind::kUnknown;
   bool array = false;
-
-  friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
 // One mapping into a column, for comparing it with the live table.

@@ -1,5 +1,8 @@
 #include "projections/tools/explain.h"
 
+#include <google/protobuf/message.h>
+#include <google/protobuf/util/json_util.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -74,6 +77,16 @@ absl::StatusOr<Event> ReadEvent(const Json& object) {
   return event;
 }
 
+const google::protobuf::Descriptor* TypeOf(const EventMapping& mapping, int schema_version) {
+  if (mapping.envelope.message != nullptr) return mapping.envelope.message;
+  for (const Route& route : mapping.routes) {
+    for (const Handler& handler : route.handlers) {
+      if (handler.message != nullptr && handler.Takes(schema_version)) return handler.message;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projector,
@@ -118,6 +131,26 @@ absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projecto
     rows.push_back(std::move(explained));
   }
   return rows;
+}
+
+std::optional<std::string> PayloadAsJson(const Projector& projector, const Event& event) {
+  if (event.content_type == "application/json") return event.payload;
+  const auto* const group = dynamic_cast<const GroupProjector*>(&projector);
+  if (group == nullptr) return std::nullopt;
+  const Mappings& mappings = group->plan().mappings;
+  const auto found = mappings.events.find(event.event_type);
+  if (found == mappings.events.end()) return std::nullopt;
+  const auto* const type = TypeOf(found->second, event.schema_version);
+  if (type == nullptr) return std::nullopt;
+  const auto message = mappings.descriptors->Take(type, event.payload.size());
+  if (!message->ParseFromString(event.payload)) return std::nullopt;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(*message, &json, options).ok()) {
+    return std::nullopt;
+  }
+  return json;
 }
 
 absl::StatusOr<std::vector<Event>> ReadEventFile(const std::string& file) {

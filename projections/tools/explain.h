@@ -39,6 +39,11 @@ struct ExplainedRow {
 absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projector,
                                                   const Event& event);
 
+// The payload of an event as JSON, for people who asked to see it: JSON as it is, protobuf decoded
+// with the message that the group's file names for the event type. Nothing when it can't be decoded
+// (or when the projector was not loaded from a file).
+std::optional<std::string> PayloadAsJson(const Projector& projector, const Event& event);
+
 // Events from a JSON file: an object or a list of objects with the names of the wire (event_type,
 // aggregate_id, version, …). `payload` is an object (JSON) or base64 text (protobuf).
 absl::StatusOr<std::vector<Event>> ReadEventFile(const std::string& file);

@@ -114,9 +114,7 @@ absl::Status GuardPreview::JudgeRow(const Event& event, ExplainedRow* row) {
     row->guard->stored_deleted = stored->deleted;
   }
   std::optional<std::string> own;
-  for (const auto& [column, value] : row->columns) {
-    if (!table.aggregate.empty() && column == table.aggregate) own = value;
-  }
+  if (!table.aggregate.empty()) own = AggregateKey(event.aggregate);
   if (stored.has_value() && stored->aggregate.has_value() && own.has_value() &&
       stored->aggregate != own) {
     row->guard->verdict = "foreign";

@@ -34,6 +34,7 @@ class Differ {
 
   void Messages(const Descriptor* before, const Descriptor* after) {
     if (before->options().map_entry()) return;
+    if (after == nullptr) return Breaking(before->full_name(), "message removed");
     for (int i = 0; i < before->field_count(); ++i) Field(before->field(i), after);
     for (int i = 0; i < after->field_count(); ++i) {
       const FieldDescriptor* field = after->field(i);
@@ -50,12 +51,7 @@ class Differ {
     }
     for (int i = 0; i < before->nested_type_count(); ++i) {
       const Descriptor* nested = before->nested_type(i);
-      const Descriptor* now = after->FindNestedTypeByName(nested->name());
-      if (now != nullptr) {
-        Messages(nested, now);
-      } else if (!nested->options().map_entry()) {
-        Breaking(nested->full_name(), "message removed");
-      }
+      Messages(nested, after->FindNestedTypeByName(nested->name()));
     }
     for (int i = 0; i < before->enum_type_count(); ++i) {
       const EnumDescriptor* nested = before->enum_type(i);
@@ -121,38 +117,36 @@ class Differ {
   std::vector<SchemaChange> changes_;
 };
 
-bool IsGoogles(const FileDescriptor* file) { return file->package() == "google.protobuf"; }
+// Calls for every type of the set at the top of a file, besides protobuf's own.
+template <typename OnMessage, typename OnEnum>
+void EachType(const Descriptors& set, const OnMessage& on_message, const OnEnum& on_enum) {
+  for (const FileDescriptor* file : set.files()) {
+    if (file->package() == "google.protobuf") continue;
+    for (int i = 0; i < file->message_type_count(); ++i) on_message(file->message_type(i));
+    for (int i = 0; i < file->enum_type_count(); ++i) on_enum(file->enum_type(i));
+  }
+}
 
 }  // namespace
 
 std::vector<SchemaChange> DiffSchemas(const Descriptors& before, const Descriptors& after) {
   Differ differ;
-  for (const FileDescriptor* file : before.files()) {
-    if (IsGoogles(file)) continue;
-    for (int i = 0; i < file->message_type_count(); ++i) {
-      const Descriptor* message = file->message_type(i);
-      const Descriptor* now = after.Find(message->full_name());
-      if (now != nullptr) {
-        differ.Messages(message, now);
-      } else {
-        differ.Breaking(message->full_name(), "message removed");
-      }
-    }
-    for (int i = 0; i < file->enum_type_count(); ++i) {
-      differ.Enums(file->enum_type(i), after.FindEnum(file->enum_type(i)->full_name()));
-    }
-  }
-  for (const FileDescriptor* file : after.files()) {
-    if (IsGoogles(file)) continue;
-    for (int i = 0; i < file->message_type_count(); ++i) {
-      const std::string& name = file->message_type(i)->full_name();
-      if (before.Find(name) == nullptr) differ.Compatible(name, "message added");
-    }
-    for (int i = 0; i < file->enum_type_count(); ++i) {
-      const std::string& name = file->enum_type(i)->full_name();
-      if (before.FindEnum(name) == nullptr) differ.Compatible(name, "enum added");
-    }
-  }
+  EachType(
+      before,
+      [&](const Descriptor* message) {
+        differ.Messages(message, after.Find(message->full_name()));
+      },
+      [&](const EnumDescriptor* type) { differ.Enums(type, after.FindEnum(type->full_name())); });
+  EachType(
+      after,
+      [&](const Descriptor* message) {
+        if (before.Find(message->full_name()) != nullptr) return;
+        differ.Compatible(message->full_name(), "message added");
+      },
+      [&](const EnumDescriptor* type) {
+        if (before.FindEnum(type->full_name()) != nullptr) return;
+        differ.Compatible(type->full_name(), "enum added");
+      });
   return differ.Take();
 }
 

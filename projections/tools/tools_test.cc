@@ -11,7 +11,6 @@
 #include "projections/testing/test_group.h"
 #include "projections/tools/ddl.h"
 #include "projections/tools/explain.h"
-#include "projections/tools/payload_text.h"
 #include "projections/tools/schema_diff.h"
 
 // What lockstepctl projection and schema are made of, and the page that describes it all.

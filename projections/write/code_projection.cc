@@ -1,11 +1,10 @@
-#include "projections/write/code_projection.h"
-
 #include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"
+#include "projections/write/group_projector.h"
 #include "projections/write/table_writer.h"
 
 namespace lockstep::projections {
@@ -182,7 +181,7 @@ absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction
       const auto& change = static_cast<const MappedChange&>(*changes[at]);
       if (std::ranges::find(change.code, i) == change.code.end()) continue;
       // Its SQL has no version guard of ours: a seen event is not shown to it again.
-      const bool seen = options.Seen(at);
+      const bool seen = Seen(options, at);
       Note(seen ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[at]);
       if (!seen) events.push_back(change.event.get());
     }

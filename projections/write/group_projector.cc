@@ -6,10 +6,19 @@
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 #include "projections/plan/table_check.h"
-#include "projections/write/code_projection.h"
 #include "projections/write/table_writer.h"
 
 namespace lockstep::projections {
+namespace {
+
+template <typename Test>
+bool AnyHandler(const EventMapping& mapping, const Test& test) {
+  return std::ranges::any_of(mapping.routes, [&](const Route& route) {
+    return std::ranges::any_of(route.handlers, test);
+  });
+}
+
+}  // namespace
 
 GroupProjector::GroupProjector(GroupPlan plan)
     : plan_(std::move(plan)),
@@ -46,7 +55,10 @@ absl::StatusOr<std::vector<Outcome>> GroupProjector::Apply(
                                      ? WriteCounting(context, steps[i], &outcomes)
                                      : WriteVersioned(context, steps[i], &outcomes);
     if (written.ok()) continue;
-    if (postgres::Classify(written) == postgres::ErrorClass::kConfiguration) Forget(i);
+    if (postgres::Classify(written) == postgres::ErrorClass::kConfiguration) {
+      std::scoped_lock lock(mu_);
+      plans_[i] = nullptr;
+    }
     return written;
   }
   RETURN_IF_ERROR(WriteCode(plan_, transaction, changes, options, &outcomes));
@@ -66,33 +78,20 @@ absl::StatusOr<std::shared_ptr<const TablePlan>> GroupProjector::PlanOf(
   return plan;
 }
 
-void GroupProjector::Forget(size_t table) const {
-  std::scoped_lock lock(mu_);
-  plans_[table] = nullptr;
-}
-
 bool GroupProjector::ParksOnGap(const Event& event) const {
   if (CodeParksOnGap(plan_, event)) return true;
   const auto found = plan_.mappings.events.find(event.event_type);
-  if (found == plan_.mappings.events.end()) return false;
-  for (const Route& route : found->second.routes) {
-    for (const Handler& handler : route.handlers) {
-      if (handler.parks_on_gap && handler.Takes(event.schema_version)) return true;
-    }
-  }
-  return false;
+  return found != plan_.mappings.events.end() &&
+         AnyHandler(found->second, [&](const Handler& handler) {
+           return handler.parks_on_gap && handler.Takes(event.schema_version);
+         });
 }
 
 bool GroupProjector::MayPark() const {
   if (!plan_.code.empty()) return true;  // it decides event by event
-  for (const auto& [type, routed] : plan_.mappings.events) {
-    for (const Route& route : routed.routes) {
-      for (const Handler& handler : route.handlers) {
-        if (handler.parks_on_gap) return true;
-      }
-    }
-  }
-  return false;
+  return std::ranges::any_of(plan_.mappings.events, [](const auto& event) {
+    return AnyHandler(event.second, [](const Handler& handler) { return handler.parks_on_gap; });
+  });
 }
 
 absl::Status GroupProjector::Check(postgres::Connection& connection) const {

@@ -30,7 +30,6 @@ class GroupProjector : public Projector {
  private:
   absl::StatusOr<std::shared_ptr<const TablePlan>> PlanOf(postgres::Transaction& transaction,
                                                           size_t table) const;
-  void Forget(size_t table) const;
 
   const GroupPlan plan_;
 
@@ -41,5 +40,16 @@ class GroupProjector : public Projector {
   // By table; made from the live table at first use, again after an error of configuration.
   mutable std::vector<std::shared_ptr<const TablePlan>> plans_;
 };
+
+// code_projection.cc: the side that calls projections written in C++, and fences what they throw.
+
+// Adds the projection's tables to the plan.
+absl::Status AddCode(std::shared_ptr<const Projection> projection, GroupPlan* plan);
+absl::Status MapCode(const GroupPlan& plan, const Event& event, MappedChange* change);
+// One that throws when it is asked has the event wait: that keeps its order, whatever it meant.
+bool CodeParksOnGap(const GroupPlan& plan, const Event& event);
+absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction,
+                       const std::vector<const Change*>& changes, const ApplyOptions& options,
+                       std::vector<Outcome>* outcomes);
 
 }  // namespace lockstep::projections

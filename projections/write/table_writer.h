@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,16 @@ absl::Status WriteVersioned(const WriteContext& context, const std::vector<Step>
 absl::Status WriteCounting(const WriteContext& context, const std::vector<Step>& steps,
                            std::vector<Outcome>* outcomes);
 
-inline void Note(Outcome outcome, Outcome* of_event) { *of_event = std::max(*of_event, outcome); }
+// The weightier of what several tables say about one event.
+inline void Note(Outcome outcome, Outcome* of_event) {
+  constexpr int kWeights[] = {2, 1, 0, 3, 4};  // applied, superseded, ignored, conflict, foreign
+  const auto weight = [&](Outcome o) { return kWeights[static_cast<size_t>(o)]; };
+  if (weight(outcome) > weight(*of_event)) *of_event = outcome;
+}
+
+inline bool Seen(const ApplyOptions& options, size_t event) {
+  return !options.seen.empty() && options.seen[event];
+}
 
 // The parameters of a set-based statement: one array per column, one element per row. A row is
 // added from left to right.

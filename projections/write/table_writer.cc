@@ -1,3 +1,5 @@
+#include "projections/write/table_writer.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -6,7 +8,6 @@
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"
-#include "projections/write/table_writer.h"
 
 namespace lockstep::projections {
 namespace {
@@ -53,7 +54,7 @@ class VersionedWriter {
  private:
   void AddRow(std::vector<Step> steps, std::vector<Pending>* rows) {
     std::erase_if(steps, [&](const Step& step) {
-      if (overwrite_ || !context_.options.Seen(step.event)) return false;
+      if (overwrite_ || !Seen(context_.options, step.event)) return false;
       Note(Outcome::kSuperseded, &outcomes_[step.event]);
       return true;
     });
@@ -231,6 +232,23 @@ absl::Status WriteVersioned(const WriteContext& context, const std::vector<Step>
                             std::vector<Outcome>* outcomes) {
   return VersionedWriter(context, outcomes)
       .Write(GroupByRow(context.table, steps, context.plan.uuid_key));
+}
+
+absl::Status WriteCounting(const WriteContext& context, const std::vector<Step>& steps,
+                           std::vector<Outcome>* outcomes) {
+  const size_t cells = context.table.key.size() + context.table.values.size();
+  RowArrays arrays;
+  bool counted = false;
+  for (const Step& step : steps) {
+    const bool seen = Seen(context.options, step.event);  // never counted twice
+    Note(seen ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[step.event]);
+    if (seen) continue;
+    counted = true;
+    arrays.BeginRow();
+    for (size_t i = 0; i < cells; ++i) arrays.Add(step.At(i));
+  }
+  if (!counted) return absl::OkStatus();
+  return context.transaction.Execute(context.plan.count.Get(), arrays.After({})).status();
 }
 
 }  // namespace lockstep::projections
