@@ -19,23 +19,21 @@ DeliveryQueue::DeliveryQueue(DeliveryPolicy policy, uint64_t first_sequence,
       keys_(&log_) {}
 
 void DeliveryQueue::Append(MessagePtr message, bool wanted) {
-  const uint64_t sequence = log_.end();
   Entry& entry = log_.Append();
   if (!wanted) {
     entry.state = AckState::kAcked;
-    DropSettledFront();
-    return;
+    return Tidy();
   }
   entry.message = std::move(message);
-  Enqueue(sequence, &entry);
+  Enqueue(&entry);
 }
 
-void DeliveryQueue::Enqueue(uint64_t sequence, Entry* entry) {
+void DeliveryQueue::Enqueue(Entry* entry) {
   if (policy_.ordered && !entry->message->ordering_key.empty()) {
-    if (!keys_.Append(sequence, entry)) Forget(entry);
+    if (!keys_.Append(entry)) Forget(entry);
   } else if (entry->state == AckState::kPending) {
     entry->queued = true;
-    ready_.push_back(sequence);
+    ready_.push_back(entry->message->sequence);
   } else {
     Forget(entry);
   }
@@ -106,14 +104,12 @@ void DeliveryQueue::TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget&
                                 SteadyTime now) {
   size_t run = 0;
   while (key->next < key->entries.size() && run < kMessagesInTurn) {
-    const uint64_t sequence = key->entries[key->next];
-    Entry& entry = log_.At(sequence);
+    Entry& entry = log_.At(key->entries[key->next]);
     if (entry.state == AckState::kPending) {
       if (!Fits(*consumer, budget, entry)) break;
       ++run;
-      ++key->outstanding;
       keys_.Bind(key, consumer);
-      Lease(sequence, &entry, consumer, now);
+      Lease(&entry, consumer, now);
     }
     ++key->next;
   }
@@ -124,27 +120,20 @@ void DeliveryQueue::TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget&
 bool DeliveryQueue::TakeUnordered(std::deque<uint64_t>* queue, Consumer* consumer,
                                   const Budget& budget, SteadyTime now) {
   while (!queue->empty()) {
-    const uint64_t sequence = queue->front();
-    Entry* entry = log_.Find(sequence);
+    Entry* entry = log_.Find(queue->front());
     const bool wanted = entry != nullptr && entry->state == AckState::kPending;
     if (wanted && !Fits(*consumer, budget, *entry)) return false;
     queue->pop_front();
     if (entry != nullptr) entry->queued = false;
     if (!wanted) continue;  // acked meanwhile
-    Lease(sequence, entry, consumer, now);
+    Lease(entry, consumer, now);
     return true;
   }
   return false;
 }
 
-void DeliveryQueue::Lease(uint64_t sequence, Entry* entry, Consumer* consumer, SteadyTime now) {
-  entry->state = AckState::kLeased;
-  entry->holder = consumer;
-  entry->lease = next_lease_++;
-  entry->deadline = now + consumer->limits.ack_deadline;
-  ++consumer->messages;
-  consumer->bytes += SizeOf(*entry);
-  leases_.Add(consumer->limits.ack_deadline, {sequence, entry->lease, entry->deadline});
+void DeliveryQueue::Lease(Entry* entry, Consumer* consumer, SteadyTime now) {
+  log_.Lease(entry, consumer, next_lease_++, now + consumer->limits.ack_deadline);
   taken_bytes_ += entry->message->wire.size();
   const int attempt = policy_.max_attempts > 0 ? static_cast<int>(entry->failures) + 1 : 0;
   taken_.push_back({entry->message, entry->lease, attempt});

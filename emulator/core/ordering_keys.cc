@@ -4,7 +4,7 @@
 
 namespace lockstep::emulator {
 
-bool OrderingKeys::Append(uint64_t sequence, Entry* entry) {
+bool OrderingKeys::Append(Entry* entry) {
   const std::string& name = entry->message->ordering_key;
   auto it = keys_.find(name);
   if (it == keys_.end()) {
@@ -13,7 +13,7 @@ bool OrderingKeys::Append(uint64_t sequence, Entry* entry) {
     it->second->name = name;
   }
   KeyQueue* key = it->second.get();
-  key->entries.push_back(sequence);
+  key->entries.push_back(entry->message->sequence);
   entry->key = key;
   Place(key);
   return true;
@@ -23,7 +23,7 @@ KeyQueue* OrderingKeys::NextFor(Consumer* consumer, bool loose) {
   KeyQueue* const own = consumer->keys.empty() ? nullptr : consumer->keys.front();
   KeyQueue* const free = loose && !ready_.empty() ? ready_.front() : nullptr;
   if (own == nullptr || free == nullptr) return own != nullptr ? own : free;
-  return NextOf(*own) < NextOf(*free) ? own : free;
+  return own->entries[own->next] < free->entries[free->next] ? own : free;
 }
 
 void OrderingKeys::Bind(KeyQueue* key, Consumer* owner) {
@@ -39,7 +39,7 @@ void OrderingKeys::Rewind(uint64_t sequence, uint64_t oldest_lease) {
   const auto reach = key->entries.begin() + static_cast<std::ptrdiff_t>(key->reach);
   for (auto it = first; it < reach; ++it) {
     Entry& entry = log_->At(*it);
-    if (entry.state == AckState::kLeased) EndLease(&entry);
+    if (entry.state == AckState::kLeased) log_->EndLease(&entry);
     entry.state = AckState::kPending;
     entry.lease = 0;
     entry.oldest_lease = oldest_lease;
@@ -48,7 +48,7 @@ void OrderingKeys::Rewind(uint64_t sequence, uint64_t oldest_lease) {
 }
 
 void OrderingKeys::Place(KeyQueue* key) {
-  if (!HasSomething(*key) || key->blocked) return MoveTo(key, nullptr);
+  if (key->next == key->entries.size() || key->blocked) return MoveTo(key, nullptr);
   if (key->owner == nullptr) return MoveTo(key, &ready_);
   MoveTo(key, key->owner->closed ? nullptr : &key->owner->keys);
 }
@@ -84,11 +84,6 @@ void OrderingKeys::MoveTo(KeyQueue* key, std::list<KeyQueue*>* list) {
   if (key->list != nullptr) key->list->erase(key->position);
   key->list = list;
   if (list != nullptr) key->position = list->insert(list->end(), key);
-}
-
-void OrderingKeys::Erase(KeyQueue* key) {
-  MoveTo(key, nullptr);
-  keys_.erase(std::string(key->name));  // a copy: the name dies with the key
 }
 
 }  // namespace lockstep::emulator

@@ -18,7 +18,7 @@ class OrderingKeys {
 
   // Puts an entry at the end of its key's queue. An acked one only if something older is unacked;
   // the answer says whether it was put.
-  bool Append(uint64_t sequence, Entry* entry);
+  bool Append(Entry* entry);
 
   // The next key that `consumer` may deliver from: one of its own or, if `loose`, one that nobody
   // holds; of the two, the one with the older message.
@@ -29,29 +29,25 @@ class OrderingKeys {
   // end, and acks of leases before `oldest_lease` will count for nothing.
   void Rewind(uint64_t sequence, uint64_t oldest_lease);
 
-  // After any change: drops what is settled at the front (`forget` is called for each), frees the
-  // key from an owner that holds nothing, and puts it where it is to be delivered from. The key may
-  // be gone afterwards.
+  // After any change: drops what is acked at the front (`forget` is called for each), frees the key
+  // from an owner that holds nothing, and puts it where it is to be delivered from. The key may be
+  // gone afterwards.
   template <typename Forget>
-  void Settle(KeyQueue* key, const Forget& forget);
+  void Tidy(KeyQueue* key, const Forget& forget);
   void Place(KeyQueue* key);
   // The same, behind the others there: each key has its turn.
   void PlaceLast(KeyQueue* key);
 
-  // A stream ended: its keys wait until its leases are settled.
+  // A stream ended: its keys wait until its leases are over.
   void Park(Consumer* consumer);
   // A client came back under the same id: what belonged to its old stream belongs to the new one.
   void Transfer(Consumer* from, Consumer* to);
 
   void Clear();
   size_t ready() const { return ready_.size(); }
-  size_t size() const { return keys_.size(); }
 
  private:
-  static bool HasSomething(const KeyQueue& key) { return key.next < key.entries.size(); }
-  static uint64_t NextOf(const KeyQueue& key) { return key.entries[key.next]; }
   void MoveTo(KeyQueue* key, std::list<KeyQueue*>* list);
-  void Erase(KeyQueue* key);
 
   EntryLog* log_;
   std::unordered_map<std::string, std::unique_ptr<KeyQueue>> keys_;
@@ -59,7 +55,7 @@ class OrderingKeys {
 };
 
 template <typename Forget>
-void OrderingKeys::Settle(KeyQueue* key, const Forget& forget) {
+void OrderingKeys::Tidy(KeyQueue* key, const Forget& forget) {
   while (!key->entries.empty()) {
     Entry& front = log_->At(key->entries.front());
     if (front.state != AckState::kAcked) break;
@@ -70,11 +66,8 @@ void OrderingKeys::Settle(KeyQueue* key, const Forget& forget) {
     if (key->reach > 0) --key->reach;
   }
   if (key->outstanding == 0) Bind(key, nullptr);
-  if (key->entries.empty()) {
-    Erase(key);
-  } else {
-    Place(key);
-  }
+  Place(key);
+  if (key->entries.empty()) keys_.erase(std::string(key->name));  // a copy: it dies with the key
 }
 
 }  // namespace lockstep::emulator
