@@ -7,12 +7,6 @@
 #include "emulator/wire/proto_time.h"
 
 namespace lockstep::emulator {
-namespace {
-
-constexpr auto kLifetime = std::chrono::hours(7 * 24);
-constexpr auto kShortestLifetime = std::chrono::hours(1);
-
-}  // namespace
 
 absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequest& request) {
   const std::string& name = request.name();
@@ -32,8 +26,8 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
   // It lives for 7 days from its oldest unacked message on.
   const WallTime now = clock_.Now();
   const WallTime oldest = state->unacked.empty() ? now : state->unacked.front()->publish_time;
-  const WallTime expires = oldest + kLifetime;
-  if (expires < now + kShortestLifetime) {
+  const WallTime expires = oldest + std::chrono::hours(7 * 24);
+  if (expires < now + std::chrono::hours(1)) {
     return refuse(FailedPrecondition(
         "The backlog of {} is too old: its snapshot would expire within an hour.",
         request.subscription()));

@@ -63,9 +63,9 @@ void DeliveryQueue::MarkAcked(Entry* entry) {
   if (entry->state == AckState::kLeased) log_.EndLease(entry);
   entry->state = AckState::kAcked;
   if (entry->key != nullptr) {
-    TidyKey(entry->key);
+    keys_.Tidy(entry->key);
   } else {
-    Forget(entry);
+    log_.Forget(entry);
   }
 }
 
@@ -83,7 +83,7 @@ void DeliveryQueue::Redeliver(uint64_t sequence, SteadyTime now) {
     keys_.Rewind(sequence, next_lease_);
     key->blocked = backoff > Millis(0);
     key->not_before = now + backoff;
-    return TidyKey(key);
+    return keys_.Tidy(key);
   }
   log_.EndLease(&entry);
   entry.state = AckState::kPending;
@@ -96,14 +96,6 @@ void DeliveryQueue::Redeliver(uint64_t sequence, SteadyTime now) {
 Millis DeliveryQueue::Backoff(uint32_t failures) const {
   const uint32_t doublings = std::min<uint32_t>(failures - 1, 20);
   return std::min(policy_.min_backoff * (int64_t{1} << doublings), policy_.max_backoff);
-}
-
-void DeliveryQueue::TidyKey(KeyQueue* key) {
-  keys_.Tidy(key, [this](Entry* entry) { Forget(entry); });
-}
-
-void DeliveryQueue::Forget(Entry* entry) {
-  if (!policy_.retain_acked) entry->message.reset();
 }
 
 void DeliveryQueue::Advance(SteadyTime now, WallTime wall) {

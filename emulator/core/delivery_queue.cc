@@ -16,7 +16,9 @@ DeliveryQueue::DeliveryQueue(DeliveryPolicy policy, uint64_t first_sequence,
     : policy_(policy),
       can_dead_letter_(std::move(can_dead_letter)),
       log_(first_sequence),
-      keys_(&log_) {}
+      keys_(&log_) {
+  log_.set_retain_acked(policy.retain_acked);
+}
 
 void DeliveryQueue::Append(MessagePtr message, bool wanted) {
   Entry& entry = log_.Append();
@@ -30,12 +32,12 @@ void DeliveryQueue::Append(MessagePtr message, bool wanted) {
 
 void DeliveryQueue::Enqueue(Entry* entry) {
   if (policy_.ordered && !entry->message->ordering_key.empty()) {
-    if (!keys_.Append(entry)) Forget(entry);
+    keys_.Append(entry);
   } else if (entry->state == AckState::kPending) {
     entry->queued = true;
     ready_.push_back(entry->message->sequence);
   } else {
-    Forget(entry);
+    log_.Forget(entry);
   }
 }
 
@@ -66,12 +68,6 @@ void DeliveryQueue::ForgetDrained() {
       [](const Consumer& c) { return c.closed && c.messages == 0 && c.bound_keys == 0; });
 }
 
-size_t DeliveryQueue::FairShare() const {
-  const auto open = static_cast<size_t>(std::count_if(consumers_.begin(), consumers_.end(),
-                                                      [](const Consumer& c) { return !c.closed; }));
-  return (Loose() + open - 1) / std::max<size_t>(open, 1);
-}
-
 bool DeliveryQueue::Fits(const Consumer& consumer, const Budget& budget, const Entry& entry) const {
   if (!consumer.HasRoom() || taken_.size() >= budget.messages) return false;
   return taken_.empty() || taken_bytes_ + entry.message->wire.size() <= budget.bytes;
@@ -81,7 +77,9 @@ std::vector<Delivery> DeliveryQueue::Take(Consumer* consumer, const Budget& budg
                                           SteadyTime now) {
   taken_.clear();
   taken_bytes_ = 0;
-  const size_t share = FairShare();
+  const auto open = static_cast<size_t>(std::count_if(consumers_.begin(), consumers_.end(),
+                                                      [](const Consumer& c) { return !c.closed; }));
+  const size_t share = (Loose() + open - 1) / std::max<size_t>(open, 1);
   size_t loose = 0;
   for (;;) {
     KeyQueue* key = keys_.NextFor(consumer, loose < share);

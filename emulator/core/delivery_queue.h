@@ -32,7 +32,8 @@ struct DeliveryPolicy {
 struct Delivery {
   MessagePtr message;
   uint64_t lease = 0;
-  int attempt = 0;  // 0 where there is no dead-letter policy, as the service has it
+  int attempt = 0;    // 0 where there is no dead-letter policy, as the service has it
+  uint32_t copy = 0;  // more for a duplicate made by fault injection
 };
 
 struct DeadLetter {
@@ -100,15 +101,12 @@ class DeliveryQueue {
   bool TakeUnordered(std::deque<uint64_t>* queue, Consumer* consumer, const Budget& budget,
                      SteadyTime now);
   size_t Loose() const { return ready_.size() + retries_.size() + keys_.ready(); }
-  size_t FairShare() const;
 
   Entry* FindLease(uint64_t sequence, uint64_t lease);
   void MarkAcked(Entry* entry);
   void RememberAcked(uint64_t lease);
   void Redeliver(uint64_t sequence, SteadyTime now);
   Millis Backoff(uint32_t failures) const;
-  void TidyKey(KeyQueue* key);
-  void Forget(Entry* entry);  // an acked one's message, unless it is to be kept
   void Enqueue(Entry* entry);
   void Refill(const std::vector<MessagePtr>& refill, const Wanted& wanted);
   void EndBackoffs(SteadyTime now);

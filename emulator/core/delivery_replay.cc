@@ -6,6 +6,7 @@ namespace lockstep::emulator {
 void DeliveryQueue::SetPolicy(const DeliveryPolicy& policy) {
   const bool was_retaining = policy_.retain_acked;
   policy_ = policy;
+  log_.set_retain_acked(policy.retain_acked);
   if (!was_retaining || policy_.retain_acked) return;
   for (uint64_t sequence = log_.begin(); sequence < log_.end(); ++sequence) {
     Entry& entry = log_.At(sequence);

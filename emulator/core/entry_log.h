@@ -105,6 +105,11 @@ class EntryLog {
     ++begin_;
     entries_.pop_front();
   }
+  // Drops an acked one's message, unless acked ones are retained.
+  void Forget(Entry* entry) const {
+    if (!retain_acked_) entry->message.reset();
+  }
+  void set_retain_acked(bool retain) { retain_acked_ = retain; }
 
   void Lease(Entry* entry, Consumer* holder, uint64_t lease, SteadyTime deadline) {
     entry->state = AckState::kLeased;
@@ -135,6 +140,7 @@ class EntryLog {
 
  private:
   uint64_t begin_;
+  bool retain_acked_ = false;
   std::deque<Entry> entries_;
   std::set<std::pair<SteadyTime, uint64_t>> deadlines_;
 };

@@ -4,11 +4,11 @@
 
 namespace lockstep::emulator {
 
-bool OrderingKeys::Append(Entry* entry) {
+void OrderingKeys::Append(Entry* entry) {
   const std::string& name = entry->message->ordering_key;
   auto it = keys_.find(name);
   if (it == keys_.end()) {
-    if (entry->state == AckState::kAcked) return false;
+    if (entry->state == AckState::kAcked) return log_->Forget(entry);
     it = keys_.emplace(name, std::make_unique<KeyQueue>()).first;
     it->second->name = name;
   }
@@ -16,7 +16,6 @@ bool OrderingKeys::Append(Entry* entry) {
   key->entries.push_back(entry->message->sequence);
   entry->key = key;
   Place(key);
-  return true;
 }
 
 KeyQueue* OrderingKeys::NextFor(Consumer* consumer, bool loose) {
@@ -45,6 +44,21 @@ void OrderingKeys::Rewind(uint64_t sequence, uint64_t oldest_lease) {
     entry.oldest_lease = oldest_lease;
   }
   key->next = std::min(key->next, static_cast<size_t>(first - key->entries.begin()));
+}
+
+void OrderingKeys::Tidy(KeyQueue* key) {
+  while (!key->entries.empty()) {
+    Entry& front = log_->At(key->entries.front());
+    if (front.state != AckState::kAcked) break;
+    front.key = nullptr;
+    log_->Forget(&front);
+    key->entries.pop_front();
+    if (key->next > 0) --key->next;
+    if (key->reach > 0) --key->reach;
+  }
+  if (key->outstanding == 0) Bind(key, nullptr);
+  Place(key);
+  if (key->entries.empty()) keys_.erase(std::string(key->name));  // a copy: it dies with the key
 }
 
 void OrderingKeys::Place(KeyQueue* key) {

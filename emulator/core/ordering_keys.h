@@ -17,8 +17,8 @@ class OrderingKeys {
   explicit OrderingKeys(EntryLog* log) : log_(log) {}
 
   // Puts an entry at the end of its key's queue. An acked one only if something older is unacked;
-  // the answer says whether it was put.
-  bool Append(Entry* entry);
+  // else it is forgotten.
+  void Append(Entry* entry);
 
   // The next key that `consumer` may deliver from: one of its own or, if `loose`, one that nobody
   // holds; of the two, the one with the older message.
@@ -29,11 +29,9 @@ class OrderingKeys {
   // end, and acks of leases before `oldest_lease` will count for nothing.
   void Rewind(uint64_t sequence, uint64_t oldest_lease);
 
-  // After any change: drops what is acked at the front (`forget` is called for each), frees the key
-  // from an owner that holds nothing, and puts it where it is to be delivered from. The key may be
-  // gone afterwards.
-  template <typename Forget>
-  void Tidy(KeyQueue* key, const Forget& forget);
+  // After any change: forgets what is acked at the front, frees the key from an owner that holds
+  // nothing, and puts it where it is to be delivered from. The key may be gone afterwards.
+  void Tidy(KeyQueue* key);
   void Place(KeyQueue* key);
   // The same, behind the others there: each key has its turn.
   void PlaceLast(KeyQueue* key);
@@ -53,21 +51,5 @@ class OrderingKeys {
   std::unordered_map<std::string, std::unique_ptr<KeyQueue>> keys_;
   std::list<KeyQueue*> ready_;  // deliverable and free
 };
-
-template <typename Forget>
-void OrderingKeys::Tidy(KeyQueue* key, const Forget& forget) {
-  while (!key->entries.empty()) {
-    Entry& front = log_->At(key->entries.front());
-    if (front.state != AckState::kAcked) break;
-    front.key = nullptr;
-    forget(&front);
-    key->entries.pop_front();
-    if (key->next > 0) --key->next;
-    if (key->reach > 0) --key->reach;
-  }
-  if (key->outstanding == 0) Bind(key, nullptr);
-  Place(key);
-  if (key->entries.empty()) keys_.erase(std::string(key->name));  // a copy: it dies with the key
-}
 
 }  // namespace lockstep::emulator

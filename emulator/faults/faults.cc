@@ -19,18 +19,15 @@ void Bind(ConfigSection& config, FaultOptions& options) {
              "probability, before each response, that a stream is closed instead");
   config.Key("fault-duplicate", &options.duplicate, "probability that a delivery comes twice");
   config.Key("fault-refuse", &options.refuse, "probability that a call is refused");
-  config.Choice("fault-refuse-status", &options.refuse_status,
-                {{"UNAVAILABLE", StatusCode::kUnavailable},
-                 {"DEADLINE_EXCEEDED", StatusCode::kDeadlineExceeded},
-                 {"INTERNAL", StatusCode::kInternal},
-                 {"ABORTED", StatusCode::kAborted},
-                 {"RESOURCE_EXHAUSTED", StatusCode::kResourceExhausted},
-                 {"PERMISSION_DENIED", StatusCode::kPermissionDenied},
-                 {"UNAUTHENTICATED", StatusCode::kUnauthenticated},
-                 {"NOT_FOUND", StatusCode::kNotFound},
-                 {"FAILED_PRECONDITION", StatusCode::kFailedPrecondition},
-                 {"INVALID_ARGUMENT", StatusCode::kInvalidArgument}},
-                "with which status");
+  std::vector<std::pair<std::string, StatusCode>> statuses;
+  for (const StatusCode code :
+       {StatusCode::kUnavailable, StatusCode::kDeadlineExceeded, StatusCode::kInternal,
+        StatusCode::kAborted, StatusCode::kResourceExhausted, StatusCode::kPermissionDenied,
+        StatusCode::kUnauthenticated, StatusCode::kNotFound, StatusCode::kFailedPrecondition,
+        StatusCode::kInvalidArgument}) {
+    statuses.emplace_back(absl::StatusCodeToString(code), code);
+  }
+  config.Choice("fault-refuse-status", &options.refuse_status, statuses, "with which status");
   config.Key("fault-refuse-method", &options.refuse_method,
              "only these, such as Publish,StreamingPull; empty = every unary call");
   config.Key("fault-ignore-flow-control", &options.ignore_flow_control,

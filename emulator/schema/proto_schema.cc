@@ -15,8 +15,6 @@ namespace {
 
 namespace protobuf = google::protobuf;
 
-constexpr size_t kMaxDefinition = 300'000;
-
 // The first mistake, as a sentence.
 class Mistakes : public protobuf::io::ErrorCollector,
                  public protobuf::DescriptorPool::ErrorCollector {
@@ -44,6 +42,7 @@ class Mistakes : public protobuf::io::ErrorCollector,
 
 absl::StatusOr<std::shared_ptr<const ProtoSchema>> ProtoSchema::Compile(
     const std::string& definition) {
+  constexpr size_t kMaxDefinition = 300'000;
   if (definition.empty()) return InvalidArgument("Invalid schema definition: it is empty.");
   if (definition.size() > kMaxDefinition) {
     return InvalidArgument("Invalid schema definition: {} bytes; {} are allowed.",

@@ -1,5 +1,7 @@
 #include "emulator/service/pubsub_service.h"
 
+#include <deque>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -21,14 +23,13 @@ using google::protobuf::Empty;
 using grpc::internal::RpcMethod;
 using grpc::internal::RpcServiceMethod;
 
-constexpr size_t kMaxAckRequestBytes = 512 << 10;
-
 template <typename Request>
 absl::Status CheckAckRequest(const Request& request) {
+  constexpr size_t kMaxBytes = 512 << 10;
   if (request.ack_ids().empty()) return InvalidArgument("The request holds no ack_ids.");
-  if (const size_t size = request.ByteSizeLong(); size > kMaxAckRequestBytes) {
+  if (const size_t size = request.ByteSizeLong(); size > kMaxBytes) {
     return InvalidArgument("Request payload size exceeds the limit: {} of {} bytes.", size,
-                           kMaxAckRequestBytes);
+                           kMaxBytes);
   }
   return absl::OkStatus();
 }
@@ -70,12 +71,18 @@ class PubsubService : public grpc::Service {
   }
 
  private:
+  // Registers a method, such as "Publisher/Publish", and returns its index.
+  int Register(std::string_view method, RpcMethod::RpcType type) {
+    paths_.push_back(fmt::format("/google.pubsub.v1.{}", method));  // gRPC keeps a pointer to it
+    AddMethod(new RpcServiceMethod(paths_.back().c_str(), type, nullptr));
+    return static_cast<int>(paths_.size()) - 1;
+  }
+
   // Registers a unary call: `reply` answers it, unless fault injection has something else in mind
   // for it or the request holds something that we don't know. `method` is a literal.
   template <typename Request, typename Response, typename Reply>
-  void Add(const char* method, const Reply& reply) {
-    const std::string_view path = method;
-    const std::string_view name = path.substr(path.rfind('/') + 1);
+  void Add(std::string_view method, const Reply& reply) {
+    const std::string_view name = method.substr(method.rfind('/') + 1);
     const auto answer = [=, this](grpc::CallbackServerContext* context, const Request* request,
                                   Response* response) {
       auto* reactor = context->DefaultReactor();
@@ -91,14 +98,13 @@ class PubsubService : public grpc::Service {
       });
       return reactor;
     };
-    AddMethod(new RpcServiceMethod(method, RpcMethod::NORMAL_RPC, nullptr));
-    MarkMethodCallback(methods_++,
+    MarkMethodCallback(Register(method, RpcMethod::NORMAL_RPC),
                        new grpc::internal::CallbackUnaryHandler<Request, Response>(answer));
   }
 
   // A member function of the broker or the schemas that returns the response …
   template <typename Owner, typename Request, typename Response>
-  void Call(const char* method, Owner* owner,
+  void Call(std::string_view method, Owner* owner,
             absl::StatusOr<Response> (Owner::*handle)(const Request&)) {
     Add<Request, Response>(method, [=](const Request& request, Response* response) -> absl::Status {
       ASSIGN_OR_RETURN(*response, (owner->*handle)(request));
@@ -108,74 +114,65 @@ class PubsubService : public grpc::Service {
 
   // … or one whose response is empty.
   template <typename Response, typename Owner, typename Request>
-  void Call(const char* method, Owner* owner, absl::Status (Owner::*handle)(const Request&)) {
+  void Call(std::string_view method, Owner* owner, absl::Status (Owner::*handle)(const Request&)) {
     Add<Request, Response>(
         method, [=](const Request& request, Response*) { return (owner->*handle)(request); });
   }
 
   void AddPublisher() {
-    Call("/google.pubsub.v1.Publisher/CreateTopic", broker_, &Broker::CreateTopic);
-    Call("/google.pubsub.v1.Publisher/UpdateTopic", broker_, &Broker::UpdateTopic);
-    Call("/google.pubsub.v1.Publisher/Publish", broker_, &Broker::Publish);
-    Call("/google.pubsub.v1.Publisher/GetTopic", broker_, &Broker::GetTopic);
-    Call("/google.pubsub.v1.Publisher/ListTopics", broker_, &Broker::ListTopics);
-    Call("/google.pubsub.v1.Publisher/ListTopicSubscriptions", broker_,
-         &Broker::ListTopicSubscriptions);
-    Call("/google.pubsub.v1.Publisher/ListTopicSnapshots", broker_, &Broker::ListTopicSnapshots);
-    Call<Empty>("/google.pubsub.v1.Publisher/DeleteTopic", broker_, &Broker::DeleteTopic);
-    Call<pb::DetachSubscriptionResponse>("/google.pubsub.v1.Publisher/DetachSubscription", broker_,
+    Call("Publisher/CreateTopic", broker_, &Broker::CreateTopic);
+    Call("Publisher/UpdateTopic", broker_, &Broker::UpdateTopic);
+    Call("Publisher/Publish", broker_, &Broker::Publish);
+    Call("Publisher/GetTopic", broker_, &Broker::GetTopic);
+    Call("Publisher/ListTopics", broker_, &Broker::ListTopics);
+    Call("Publisher/ListTopicSubscriptions", broker_, &Broker::ListTopicSubscriptions);
+    Call("Publisher/ListTopicSnapshots", broker_, &Broker::ListTopicSnapshots);
+    Call<Empty>("Publisher/DeleteTopic", broker_, &Broker::DeleteTopic);
+    Call<pb::DetachSubscriptionResponse>("Publisher/DetachSubscription", broker_,
                                          &Broker::DetachSubscription);
   }
 
   void AddSubscriber() {
-    Call("/google.pubsub.v1.Subscriber/CreateSubscription", broker_, &Broker::CreateSubscription);
-    Call("/google.pubsub.v1.Subscriber/GetSubscription", broker_, &Broker::GetSubscription);
-    Call("/google.pubsub.v1.Subscriber/UpdateSubscription", broker_, &Broker::UpdateSubscription);
-    Call("/google.pubsub.v1.Subscriber/ListSubscriptions", broker_, &Broker::ListSubscriptions);
-    Call<Empty>("/google.pubsub.v1.Subscriber/DeleteSubscription", broker_,
-                &Broker::DeleteSubscription);
-    Call<Empty>("/google.pubsub.v1.Subscriber/ModifyPushConfig", broker_,
-                &Broker::ModifyPushConfig);
-    Call<Empty>("/google.pubsub.v1.Subscriber/ModifyAckDeadline", this,
-                &PubsubService::ModifyAckDeadline);
-    Call<Empty>("/google.pubsub.v1.Subscriber/Acknowledge", this, &PubsubService::Acknowledge);
-    Call("/google.pubsub.v1.Subscriber/CreateSnapshot", broker_, &Broker::CreateSnapshot);
-    Call("/google.pubsub.v1.Subscriber/GetSnapshot", broker_, &Broker::GetSnapshot);
-    Call("/google.pubsub.v1.Subscriber/UpdateSnapshot", broker_, &Broker::UpdateSnapshot);
-    Call("/google.pubsub.v1.Subscriber/ListSnapshots", broker_, &Broker::ListSnapshots);
-    Call<Empty>("/google.pubsub.v1.Subscriber/DeleteSnapshot", broker_, &Broker::DeleteSnapshot);
-    Call<pb::SeekResponse>("/google.pubsub.v1.Subscriber/Seek", broker_, &Broker::Seek);
+    Call("Subscriber/CreateSubscription", broker_, &Broker::CreateSubscription);
+    Call("Subscriber/GetSubscription", broker_, &Broker::GetSubscription);
+    Call("Subscriber/UpdateSubscription", broker_, &Broker::UpdateSubscription);
+    Call("Subscriber/ListSubscriptions", broker_, &Broker::ListSubscriptions);
+    Call<Empty>("Subscriber/DeleteSubscription", broker_, &Broker::DeleteSubscription);
+    Call<Empty>("Subscriber/ModifyPushConfig", broker_, &Broker::ModifyPushConfig);
+    Call<Empty>("Subscriber/ModifyAckDeadline", this, &PubsubService::ModifyAckDeadline);
+    Call<Empty>("Subscriber/Acknowledge", this, &PubsubService::Acknowledge);
+    Call("Subscriber/CreateSnapshot", broker_, &Broker::CreateSnapshot);
+    Call("Subscriber/GetSnapshot", broker_, &Broker::GetSnapshot);
+    Call("Subscriber/UpdateSnapshot", broker_, &Broker::UpdateSnapshot);
+    Call("Subscriber/ListSnapshots", broker_, &Broker::ListSnapshots);
+    Call<Empty>("Subscriber/DeleteSnapshot", broker_, &Broker::DeleteSnapshot);
+    Call<pb::SeekResponse>("Subscriber/Seek", broker_, &Broker::Seek);
 
-    AddMethod(
-        new RpcServiceMethod("/google.pubsub.v1.Subscriber/Pull", RpcMethod::NORMAL_RPC, nullptr));
     MarkMethodCallback(
-        methods_++, new grpc::internal::CallbackUnaryHandler<pb::PullRequest, pb::PullResponse>(
-                        [this](auto*, const pb::PullRequest* request, pb::PullResponse* response) {
-                          return Pull::Begin(broker_, faults_, timekeeper_, request, response);
-                        }));
-    AddMethod(new RpcServiceMethod("/google.pubsub.v1.Subscriber/StreamingPull",
-                                   RpcMethod::BIDI_STREAMING, nullptr));
+        Register("Subscriber/Pull", RpcMethod::NORMAL_RPC),
+        new grpc::internal::CallbackUnaryHandler<pb::PullRequest, pb::PullResponse>(
+            [this](auto*, const pb::PullRequest* request, pb::PullResponse* response) {
+              return Pull::Begin(broker_, faults_, timekeeper_, request, response);
+            }));
     // In raw bytes, for speed.
     MarkMethodRawCallback(
-        methods_++,
+        Register("Subscriber/StreamingPull", RpcMethod::BIDI_STREAMING),
         new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
             [this](auto*) { return StreamingPull::Begin(broker_, faults_, timekeeper_); }));
   }
 
   void AddSchemas() {
-    Call("/google.pubsub.v1.SchemaService/CreateSchema", schemas_, &SchemaRegistry::Create);
-    Call("/google.pubsub.v1.SchemaService/GetSchema", schemas_, &SchemaRegistry::Get);
-    Call("/google.pubsub.v1.SchemaService/ListSchemas", schemas_, &SchemaRegistry::List);
-    Call("/google.pubsub.v1.SchemaService/ListSchemaRevisions", schemas_,
-         &SchemaRegistry::ListRevisions);
-    Call("/google.pubsub.v1.SchemaService/CommitSchema", schemas_, &SchemaRegistry::Commit);
-    Call("/google.pubsub.v1.SchemaService/RollbackSchema", schemas_, &SchemaRegistry::Rollback);
-    Call("/google.pubsub.v1.SchemaService/DeleteSchemaRevision", schemas_,
-         &SchemaRegistry::DeleteRevision);
-    Call<Empty>("/google.pubsub.v1.SchemaService/DeleteSchema", broker_, &Broker::DeleteSchema);
-    Call<pb::ValidateSchemaResponse>("/google.pubsub.v1.SchemaService/ValidateSchema", schemas_,
+    Call("SchemaService/CreateSchema", schemas_, &SchemaRegistry::Create);
+    Call("SchemaService/GetSchema", schemas_, &SchemaRegistry::Get);
+    Call("SchemaService/ListSchemas", schemas_, &SchemaRegistry::List);
+    Call("SchemaService/ListSchemaRevisions", schemas_, &SchemaRegistry::ListRevisions);
+    Call("SchemaService/CommitSchema", schemas_, &SchemaRegistry::Commit);
+    Call("SchemaService/RollbackSchema", schemas_, &SchemaRegistry::Rollback);
+    Call("SchemaService/DeleteSchemaRevision", schemas_, &SchemaRegistry::DeleteRevision);
+    Call<Empty>("SchemaService/DeleteSchema", broker_, &Broker::DeleteSchema);
+    Call<pb::ValidateSchemaResponse>("SchemaService/ValidateSchema", schemas_,
                                      &SchemaRegistry::ValidateSchema);
-    Call<pb::ValidateMessageResponse>("/google.pubsub.v1.SchemaService/ValidateMessage", schemas_,
+    Call<pb::ValidateMessageResponse>("SchemaService/ValidateMessage", schemas_,
                                       &SchemaRegistry::ValidateMessage);
   }
 
@@ -201,7 +198,7 @@ class PubsubService : public grpc::Service {
   SchemaRegistry* const schemas_;
   Faults* const faults_;
   Timekeeper* const timekeeper_;
-  int methods_ = 0;
+  std::deque<std::string> paths_;
 };
 
 }  // namespace

@@ -33,13 +33,12 @@ size_t BodySize(const Delivery& delivery) {
   return size;
 }
 
-uint8_t* PutReceived(uint32_t subscription, const OutgoingMessage& outgoing, uint8_t* out) {
-  const Delivery& delivery = *outgoing.delivery;
+uint8_t* PutReceived(uint32_t subscription, const Delivery& delivery, uint8_t* out) {
   const Message& message = *delivery.message;
   out = PutField(StreamingPullResponse::kReceivedMessagesFieldNumber, kBytes, BodySize(delivery),
                  out);
   out = PutField(ReceivedMessage::kAckIdFieldNumber, kBytes, AckId::kLength, out);
-  AckId{subscription, message.sequence, delivery.lease, outgoing.copy}.Write(
+  AckId{subscription, message.sequence, delivery.lease, delivery.copy}.Write(
       reinterpret_cast<char*>(out));
   out += AckId::kLength;
   out = PutField(ReceivedMessage::kMessageFieldNumber, kBytes, message.wire.size(), out);
@@ -53,14 +52,12 @@ uint8_t* PutReceived(uint32_t subscription, const OutgoingMessage& outgoing, uin
 }  // namespace
 
 grpc::ByteBuffer WriteResponse(const StreamingPullResponse& head, uint32_t subscription,
-                               const std::vector<OutgoingMessage>& messages) {
+                               const std::vector<Delivery>& deliveries) {
   size_t size = head.ByteSizeLong();
-  for (const OutgoingMessage& message : messages) {
-    size += BytesFieldSize(BodySize(*message.delivery));
-  }
+  for (const Delivery& delivery : deliveries) size += BytesFieldSize(BodySize(delivery));
   grpc_slice memory = grpc_slice_malloc(size);
   uint8_t* out = head.SerializeWithCachedSizesToArray(GRPC_SLICE_START_PTR(memory));
-  for (const OutgoingMessage& message : messages) out = PutReceived(subscription, message, out);
+  for (const Delivery& delivery : deliveries) out = PutReceived(subscription, delivery, out);
   const grpc::Slice slice(memory, grpc::Slice::STEAL_REF);
   return {&slice, 1};
 }

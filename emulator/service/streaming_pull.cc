@@ -220,13 +220,15 @@ bool StreamingPull::SendNext() {
   const absl::Status fault = taken->empty() ? absl::OkStatus() : faults_->CheckStream();
   // Each time: they may change while we stream.
   *head.mutable_subscription_properties() = subscription_->Properties();
-  std::vector<OutgoingMessage> messages;
-  messages.reserve(taken->size());
-  for (const Delivery& delivery : *taken) {
-    messages.push_back({&delivery});
-    if (faults_->Duplicate()) messages.push_back({&delivery, 1});
+  std::vector<Delivery> deliveries;
+  deliveries.reserve(taken->size());
+  for (Delivery& delivery : *taken) {
+    deliveries.push_back(std::move(delivery));
+    if (!faults_->Duplicate()) continue;
+    deliveries.push_back(deliveries.back());
+    deliveries.back().copy = 1;
   }
-  outgoing_ = WriteResponse(head, subscription_->number(), messages);
+  outgoing_ = WriteResponse(head, subscription_->number(), deliveries);
   {
     std::scoped_lock lock(mu_);
     unsent_bytes_ = static_cast<int64_t>(outgoing_.Length());
