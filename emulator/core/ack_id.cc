@@ -1,38 +1,24 @@
 #include "emulator/core/ack_id.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 namespace lockstep::emulator {
 namespace {
 
-char* PutHex(uint64_t value, int digits, char* out) {
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
-    *out++ = "0123456789abcdef"[value >> shift & 15];
-  }
-  return out;
-}
-
-bool TakeHex(std::string_view* text, int digits, uint64_t* value) {
-  *value = 0;
-  for (int i = 0; i < digits; ++i) {
-    const char c = (*text)[static_cast<size_t>(i)];
-    if (c >= '0' && c <= '9') {
-      *value = *value << 4 | static_cast<uint64_t>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      *value = *value << 4 | static_cast<uint64_t>(c - 'a' + 10);
-    } else {
-      return false;
-    }
-  }
-  text->remove_prefix(static_cast<size_t>(digits));
-  return true;
+// Takes as many hex digits as a number of this type has.
+template <typename Number>
+void TakeHex(std::string_view* text, Number* value) {
+  constexpr size_t kDigits = 2 * sizeof(Number);
+  std::from_chars(text->data(), text->data() + kDigits, *value, 16);
+  text->remove_prefix(kDigits);
 }
 
 }  // namespace
 
 void AckId::Write(char* out) const {
-  out = PutHex(subscription, 8, out);
-  out = PutHex(sequence, 16, out);
-  out = PutHex(lease, 16, out);
-  PutHex(copy, 8, out);
+  fmt::format_to(out, "{:08x}{:016x}{:016x}{:08x}", subscription, sequence, lease, copy);
 }
 
 std::string AckId::Text() const {
@@ -43,15 +29,12 @@ std::string AckId::Text() const {
 
 std::optional<AckId> AckId::Parse(std::string_view text) {
   if (text.size() != kLength) return std::nullopt;
+  if (text.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
   AckId id;
-  uint64_t subscription = 0;
-  uint64_t copy = 0;
-  if (!TakeHex(&text, 8, &subscription) || !TakeHex(&text, 16, &id.sequence) ||
-      !TakeHex(&text, 16, &id.lease) || !TakeHex(&text, 8, &copy)) {
-    return std::nullopt;
-  }
-  id.subscription = static_cast<uint32_t>(subscription);
-  id.copy = static_cast<uint32_t>(copy);
+  TakeHex(&text, &id.subscription);
+  TakeHex(&text, &id.sequence);
+  TakeHex(&text, &id.lease);
+  TakeHex(&text, &id.copy);
   return id;
 }
 

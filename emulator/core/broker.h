@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,63 +15,61 @@
 #include "emulator/core/subscription.h"
 #include "emulator/core/timekeeper.h"
 #include "emulator/core/topic.h"
-#include "emulator/wire/page.h"
+#include "emulator/schema/schema_registry.h"
+#include "emulator/wire/names.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "platform/clock.h"
+#include "platform/status.h"
 
 namespace lockstep::emulator {
-
-class SchemaRegistry;
 
 // All topics, subscriptions and snapshots of the process, by name: what the RPCs do, without gRPC.
 // Any thread may call it. Its own lock guards the maps only and is never held while a topic or a
 // subscription is called; the deadlock-free order is topic, subscription, broker.
-class Broker : public SubscriptionOffice {
+class Broker {
  public:
   Broker(Timekeeper* timekeeper, SchemaRegistry* schemas);
-  ~Broker() override;
 
   // broker_topics.cc
-  absl::StatusOr<google::pubsub::v1::Topic> CreateTopic(google::pubsub::v1::Topic config);
-  absl::StatusOr<google::pubsub::v1::Topic> UpdateTopic(
-      const google::pubsub::v1::UpdateTopicRequest& request);
-  absl::StatusOr<google::pubsub::v1::Topic> GetTopic(const std::string& name);
-  absl::StatusOr<Page<google::pubsub::v1::Topic>> ListTopics(const std::string& project,
-                                                             const PageRequest& page);
-  absl::StatusOr<Page<std::string>> ListTopicSubscriptions(const std::string& topic,
-                                                           const PageRequest& page);
-  absl::StatusOr<Page<std::string>> ListTopicSnapshots(const std::string& topic,
-                                                       const PageRequest& page);
-  absl::Status DeleteTopic(const std::string& name);
+  absl::StatusOr<pb::Topic> CreateTopic(const pb::Topic& request);
+  absl::StatusOr<pb::Topic> UpdateTopic(const pb::UpdateTopicRequest& request);
+  absl::StatusOr<pb::Topic> GetTopic(const pb::GetTopicRequest& request);
+  absl::StatusOr<pb::ListTopicsResponse> ListTopics(const pb::ListTopicsRequest& request);
+  absl::StatusOr<pb::ListTopicSubscriptionsResponse> ListTopicSubscriptions(
+      const pb::ListTopicSubscriptionsRequest& request);
+  absl::StatusOr<pb::ListTopicSnapshotsResponse> ListTopicSnapshots(
+      const pb::ListTopicSnapshotsRequest& request);
+  absl::Status DeleteTopic(const pb::DeleteTopicRequest& request);
   // Topics that named this schema name `_deleted-schema_` from now on.
-  void ForgetSchema(const std::string& name);
-  absl::StatusOr<std::vector<std::string>> Publish(
-      const google::pubsub::v1::PublishRequest& request);
+  absl::Status DeleteSchema(const pb::DeleteSchemaRequest& request);
+
+  // broker_publish.cc
+  absl::StatusOr<pb::PublishResponse> Publish(const pb::PublishRequest& request);
+  // Of a subscription's dead letters. CanForward is called with the subscription's lock held.
+  bool CanForward(const std::string& topic) const { return FindTopic(topic).ok(); }
+  void Forward(const std::string& subscription, const std::string& topic,
+               const std::vector<DeadLetter>& letters);
 
   // broker_subscriptions.cc
-  absl::StatusOr<google::pubsub::v1::Subscription> CreateSubscription(
-      google::pubsub::v1::Subscription config);
-  absl::StatusOr<google::pubsub::v1::Subscription> UpdateSubscription(
-      const google::pubsub::v1::UpdateSubscriptionRequest& request);
-  absl::StatusOr<google::pubsub::v1::Subscription> GetSubscription(const std::string& name);
-  absl::StatusOr<Page<google::pubsub::v1::Subscription>> ListSubscriptions(
-      const std::string& project, const PageRequest& page);
-  absl::Status DeleteSubscription(const std::string& name);
-  absl::Status DetachSubscription(const std::string& name);
+  absl::StatusOr<pb::Subscription> CreateSubscription(const pb::Subscription& request);
+  absl::StatusOr<pb::Subscription> UpdateSubscription(const pb::UpdateSubscriptionRequest& request);
+  absl::StatusOr<pb::Subscription> GetSubscription(const pb::GetSubscriptionRequest& request);
+  absl::StatusOr<pb::ListSubscriptionsResponse> ListSubscriptions(
+      const pb::ListSubscriptionsRequest& request);
+  absl::Status DeleteSubscription(const pb::DeleteSubscriptionRequest& request);
+  absl::Status DetachSubscription(const pb::DetachSubscriptionRequest& request);
+  absl::Status ModifyPushConfig(const pb::ModifyPushConfigRequest& request);
   // For the calls that move messages.
   absl::StatusOr<std::shared_ptr<Subscription>> FindSubscription(const std::string& name) const;
   void WakeAll();
 
   // broker_snapshots.cc
-  absl::StatusOr<google::pubsub::v1::Snapshot> CreateSnapshot(
-      const google::pubsub::v1::CreateSnapshotRequest& request);
-  absl::StatusOr<google::pubsub::v1::Snapshot> UpdateSnapshot(
-      const google::pubsub::v1::UpdateSnapshotRequest& request);
-  absl::StatusOr<google::pubsub::v1::Snapshot> GetSnapshot(const std::string& name);
-  absl::StatusOr<Page<google::pubsub::v1::Snapshot>> ListSnapshots(const std::string& project,
-                                                                   const PageRequest& page);
-  absl::Status DeleteSnapshot(const std::string& name);
-  absl::Status Seek(const google::pubsub::v1::SeekRequest& request);
+  absl::StatusOr<pb::Snapshot> CreateSnapshot(const pb::CreateSnapshotRequest& request);
+  absl::StatusOr<pb::Snapshot> UpdateSnapshot(const pb::UpdateSnapshotRequest& request);
+  absl::StatusOr<pb::Snapshot> GetSnapshot(const pb::GetSnapshotRequest& request);
+  absl::StatusOr<pb::ListSnapshotsResponse> ListSnapshots(const pb::ListSnapshotsRequest& request);
+  absl::Status DeleteSnapshot(const pb::DeleteSnapshotRequest& request);
+  absl::Status Seek(const pb::SeekRequest& request);
 
  private:
   struct Attached {
@@ -77,25 +77,58 @@ class Broker : public SubscriptionOffice {
     std::shared_ptr<Topic> topic;  // also when deleted: it may keep what a seek brings back
   };
   struct KeptSnapshot {
-    google::pubsub::v1::Snapshot proto;
+    pb::Snapshot proto;
     std::shared_ptr<Topic> topic;
     uint64_t hold = 0;
     AckSnapshot state;
   };
   using SnapshotPtr = std::shared_ptr<const KeptSnapshot>;
+  template <typename Resource>
+  using ByName = std::map<std::string, Resource>;
 
-  absl::StatusOr<std::shared_ptr<Topic>> FindTopic(const std::string& name) const;
-  absl::StatusOr<Attached> FindAttached(const std::string& name) const;
-  absl::StatusOr<SnapshotPtr> FindSnapshot(const std::string& name) const;
-  absl::Status CheckTopic(google::pubsub::v1::Topic* config) const;
-  google::pubsub::v1::Subscription Shown(const Attached& attached) const;
-  absl::Status RemoveSubscription(const std::string& name);
+  // On one of the three maps, under the lock. `collection` is "topics", "subscriptions" or
+  // "snapshots".
+  template <typename Resource>
+  absl::StatusOr<Resource> Find(const ByName<Resource>& map, const std::string& name,
+                                std::string_view collection) const {
+    RETURN_IF_ERROR(ResourceName::Parse(name, collection).status());
+    std::shared_lock lock(mu_);
+    const auto it = map.find(name);
+    if (it == map.end()) return ResourceNotFound(name);
+    return it->second;
+  }
+  template <typename Resource>
+  absl::Status Insert(const std::string& name, Resource resource, ByName<Resource>* map) {
+    std::unique_lock lock(mu_);
+    const bool is_new = map->emplace(name, std::move(resource)).second;
+    return is_new ? absl::OkStatus() : ResourceExists(name);
+  }
+  template <typename Resource>
+  absl::StatusOr<Resource> Remove(const std::string& name, std::string_view collection,
+                                  ByName<Resource>* map) {
+    RETURN_IF_ERROR(ResourceName::Parse(name, collection).status());
+    std::unique_lock lock(mu_);
+    auto node = map->extract(name);
+    if (node.empty()) return ResourceNotFound(name);
+    return std::move(node.mapped());
+  }
+  template <typename Resource>
+  ByName<Resource> Copy(const ByName<Resource>& map) const {
+    std::shared_lock lock(mu_);
+    return map;
+  }
 
-  // SubscriptionOffice
-  bool CanForward(const std::string& topic) override;
-  void Forward(const google::pubsub::v1::Subscription& from, const std::string& topic,
-               const std::vector<DeadLetter>& letters) override;
-  void Expired(const std::string& name) override;
+  absl::StatusOr<std::shared_ptr<Topic>> FindTopic(const std::string& name) const {
+    return Find(topics_, name, "topics");
+  }
+  absl::StatusOr<Attached> FindAttached(const std::string& name) const {
+    return Find(subscriptions_, name, "subscriptions");
+  }
+  absl::StatusOr<SnapshotPtr> FindSnapshot(const std::string& name) const {
+    return Find(snapshots_, name, "snapshots");
+  }
+  absl::Status CheckTopic(pb::Topic* config) const;
+  absl::Status CheckSubscription(pb::Subscription* config) const;
 
   Timekeeper* const timekeeper_;
   SchemaRegistry* const schemas_;
@@ -104,9 +137,9 @@ class Broker : public SubscriptionOffice {
   std::atomic<uint32_t> next_subscription_{1};
 
   mutable std::shared_mutex mu_;
-  std::map<std::string, std::shared_ptr<Topic>> topics_;
-  std::map<std::string, Attached> subscriptions_;
-  std::map<std::string, SnapshotPtr> snapshots_;
+  ByName<std::shared_ptr<Topic>> topics_;
+  ByName<Attached> subscriptions_;
+  ByName<SnapshotPtr> snapshots_;
 };
 
 }  // namespace lockstep::emulator

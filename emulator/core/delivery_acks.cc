@@ -39,11 +39,10 @@ void DeliveryQueue::RememberAcked(uint64_t lease) {
   acked_in_order_.pop_front();
 }
 
-AckOutcome DeliveryQueue::Extend(uint64_t sequence, uint64_t lease, Millis by, SteadyTime now) {
+AckOutcome DeliveryQueue::Extend(uint64_t sequence, uint64_t lease, SteadyTime until) {
   Entry* entry = FindLease(sequence, lease);
   if (entry == nullptr) return AckOutcome::kInvalid;
-  entry->deadline = now + by;
-  leases_.Add(by, {sequence, lease, entry->deadline});
+  log_.Extend(entry, until);
   return AckOutcome::kDone;
 }
 
@@ -54,22 +53,19 @@ AckOutcome DeliveryQueue::Release(uint64_t sequence, uint64_t lease, SteadyTime 
 }
 
 void DeliveryQueue::Tidy() {
-  leases_.DropStale([this](const LeaseTable::Record& record) { return IsCurrent(record); });
-  DropSettledFront();
-}
-
-bool DeliveryQueue::IsCurrent(const LeaseTable::Record& record) {
-  const Entry* entry = FindLease(record.sequence, record.lease);
-  return entry != nullptr && entry->deadline == record.deadline;
+  while (!log_.empty() && log_.front().state == AckState::kAcked &&
+         log_.front().message == nullptr) {
+    log_.PopFront();
+  }
 }
 
 void DeliveryQueue::MarkAcked(Entry* entry) {
-  if (entry->state == AckState::kLeased) EndLease(entry);
+  if (entry->state == AckState::kLeased) log_.EndLease(entry);
   entry->state = AckState::kAcked;
   if (entry->key != nullptr) {
-    Settle(entry->key);
+    keys_.Tidy(entry->key);
   } else {
-    Forget(entry);
+    log_.Forget(entry);
   }
 }
 
@@ -87,9 +83,9 @@ void DeliveryQueue::Redeliver(uint64_t sequence, SteadyTime now) {
     keys_.Rewind(sequence, next_lease_);
     key->blocked = backoff > Millis(0);
     key->not_before = now + backoff;
-    return Settle(key);
+    return keys_.Tidy(key);
   }
-  EndLease(&entry);
+  log_.EndLease(&entry);
   entry.state = AckState::kPending;
   entry.lease = 0;
   if (backoff > Millis(0)) return;
@@ -102,17 +98,9 @@ Millis DeliveryQueue::Backoff(uint32_t failures) const {
   return std::min(policy_.min_backoff * (int64_t{1} << doublings), policy_.max_backoff);
 }
 
-void DeliveryQueue::Settle(KeyQueue* key) {
-  keys_.Settle(key, [this](Entry* entry) { Forget(entry); });
-}
-
-void DeliveryQueue::Forget(Entry* entry) {
-  if (!policy_.retain_acked) entry->message.reset();
-}
-
 void DeliveryQueue::Advance(SteadyTime now, WallTime wall) {
-  const auto is_current = [this](const LeaseTable::Record& record) { return IsCurrent(record); };
-  while (auto record = leases_.PopExpired(now, is_current)) Redeliver(record->sequence, now);
+  const auto& leases = log_.deadlines();
+  while (!leases.empty() && leases.begin()->first <= now) Redeliver(leases.begin()->second, now);
   EndBackoffs(now);
   while (!log_.empty()) {
     Entry& front = log_.front();
@@ -145,8 +133,9 @@ void DeliveryQueue::EndBackoffs(SteadyTime now) {
 }
 
 std::optional<SteadyTime> DeliveryQueue::NextDue(SteadyTime now, WallTime wall) const {
-  std::optional<SteadyTime> due = leases_.NextDeadline();
+  std::optional<SteadyTime> due;
   const auto consider = [&due](SteadyTime time) { due = due ? std::min(*due, time) : time; };
+  if (!log_.deadlines().empty()) consider(log_.deadlines().begin()->first);
   if (!backoffs_.empty()) consider(backoffs_.begin()->first);
   if (!log_.empty() && log_.front().message != nullptr) {
     const auto left = log_.front().message->publish_time + policy_.retention - wall;

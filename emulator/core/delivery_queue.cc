@@ -16,28 +16,28 @@ DeliveryQueue::DeliveryQueue(DeliveryPolicy policy, uint64_t first_sequence,
     : policy_(policy),
       can_dead_letter_(std::move(can_dead_letter)),
       log_(first_sequence),
-      keys_(&log_) {}
+      keys_(&log_) {
+  log_.set_retain_acked(policy.retain_acked);
+}
 
 void DeliveryQueue::Append(MessagePtr message, bool wanted) {
-  const uint64_t sequence = log_.end();
   Entry& entry = log_.Append();
   if (!wanted) {
     entry.state = AckState::kAcked;
-    DropSettledFront();
-    return;
+    return Tidy();
   }
   entry.message = std::move(message);
-  Enqueue(sequence, &entry);
+  Enqueue(&entry);
 }
 
-void DeliveryQueue::Enqueue(uint64_t sequence, Entry* entry) {
+void DeliveryQueue::Enqueue(Entry* entry) {
   if (policy_.ordered && !entry->message->ordering_key.empty()) {
-    if (!keys_.Append(sequence, entry)) Forget(entry);
+    keys_.Append(entry);
   } else if (entry->state == AckState::kPending) {
     entry->queued = true;
-    ready_.push_back(sequence);
+    ready_.push_back(entry->message->sequence);
   } else {
-    Forget(entry);
+    log_.Forget(entry);
   }
 }
 
@@ -68,12 +68,6 @@ void DeliveryQueue::ForgetDrained() {
       [](const Consumer& c) { return c.closed && c.messages == 0 && c.bound_keys == 0; });
 }
 
-size_t DeliveryQueue::FairShare() const {
-  const auto open = static_cast<size_t>(std::count_if(consumers_.begin(), consumers_.end(),
-                                                      [](const Consumer& c) { return !c.closed; }));
-  return (Loose() + open - 1) / std::max<size_t>(open, 1);
-}
-
 bool DeliveryQueue::Fits(const Consumer& consumer, const Budget& budget, const Entry& entry) const {
   if (!consumer.HasRoom() || taken_.size() >= budget.messages) return false;
   return taken_.empty() || taken_bytes_ + entry.message->wire.size() <= budget.bytes;
@@ -83,7 +77,9 @@ std::vector<Delivery> DeliveryQueue::Take(Consumer* consumer, const Budget& budg
                                           SteadyTime now) {
   taken_.clear();
   taken_bytes_ = 0;
-  const size_t share = FairShare();
+  const auto open = static_cast<size_t>(std::count_if(consumers_.begin(), consumers_.end(),
+                                                      [](const Consumer& c) { return !c.closed; }));
+  const size_t share = (Loose() + open - 1) / std::max<size_t>(open, 1);
   size_t loose = 0;
   for (;;) {
     KeyQueue* key = keys_.NextFor(consumer, loose < share);
@@ -106,14 +102,12 @@ void DeliveryQueue::TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget&
                                 SteadyTime now) {
   size_t run = 0;
   while (key->next < key->entries.size() && run < kMessagesInTurn) {
-    const uint64_t sequence = key->entries[key->next];
-    Entry& entry = log_.At(sequence);
+    Entry& entry = log_.At(key->entries[key->next]);
     if (entry.state == AckState::kPending) {
       if (!Fits(*consumer, budget, entry)) break;
       ++run;
-      ++key->outstanding;
       keys_.Bind(key, consumer);
-      Lease(sequence, &entry, consumer, now);
+      Lease(&entry, consumer, now);
     }
     ++key->next;
   }
@@ -124,27 +118,20 @@ void DeliveryQueue::TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget&
 bool DeliveryQueue::TakeUnordered(std::deque<uint64_t>* queue, Consumer* consumer,
                                   const Budget& budget, SteadyTime now) {
   while (!queue->empty()) {
-    const uint64_t sequence = queue->front();
-    Entry* entry = log_.Find(sequence);
+    Entry* entry = log_.Find(queue->front());
     const bool wanted = entry != nullptr && entry->state == AckState::kPending;
     if (wanted && !Fits(*consumer, budget, *entry)) return false;
     queue->pop_front();
     if (entry != nullptr) entry->queued = false;
     if (!wanted) continue;  // acked meanwhile
-    Lease(sequence, entry, consumer, now);
+    Lease(entry, consumer, now);
     return true;
   }
   return false;
 }
 
-void DeliveryQueue::Lease(uint64_t sequence, Entry* entry, Consumer* consumer, SteadyTime now) {
-  entry->state = AckState::kLeased;
-  entry->holder = consumer;
-  entry->lease = next_lease_++;
-  entry->deadline = now + consumer->limits.ack_deadline;
-  ++consumer->messages;
-  consumer->bytes += SizeOf(*entry);
-  leases_.Add(consumer->limits.ack_deadline, {sequence, entry->lease, entry->deadline});
+void DeliveryQueue::Lease(Entry* entry, Consumer* consumer, SteadyTime now) {
+  log_.Lease(entry, consumer, next_lease_++, now + consumer->limits.ack_deadline);
   taken_bytes_ += entry->message->wire.size();
   const int attempt = policy_.max_attempts > 0 ? static_cast<int>(entry->failures) + 1 : 0;
   taken_.push_back({entry->message, entry->lease, attempt});

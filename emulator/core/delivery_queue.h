@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "emulator/core/entry_log.h"
-#include "emulator/core/lease_table.h"
 #include "emulator/core/message.h"
 #include "emulator/core/ordering_keys.h"
 #include "platform/clock.h"
@@ -33,7 +32,8 @@ struct DeliveryPolicy {
 struct Delivery {
   MessagePtr message;
   uint64_t lease = 0;
-  int attempt = 0;  // 0 where there is no dead-letter policy, as the service has it
+  int attempt = 0;    // 0 where there is no dead-letter policy, as the service has it
+  uint32_t copy = 0;  // more for a duplicate made by fault injection
 };
 
 struct DeadLetter {
@@ -59,7 +59,6 @@ class DeliveryQueue {
                 std::function<bool()> can_dead_letter);
 
   void SetPolicy(const DeliveryPolicy& policy);
-  const DeliveryPolicy& policy() const { return policy_; }
 
   // REQUIRES: message->sequence == end(). One that is not wanted (filtered out) counts as acked.
   void Append(MessagePtr message, bool wanted);
@@ -75,9 +74,9 @@ class DeliveryQueue {
   void CollectAll(std::vector<std::shared_ptr<Wakeable>>* wakes);
 
   AckOutcome Acknowledge(uint64_t sequence, uint64_t lease);
-  AckOutcome Extend(uint64_t sequence, uint64_t lease, Millis by, SteadyTime now);
+  AckOutcome Extend(uint64_t sequence, uint64_t lease, SteadyTime until);
   AckOutcome Release(uint64_t sequence, uint64_t lease, SteadyTime now);  // a nack
-  // To be called after a batch of the three above.
+  // Drops what is acked and not kept at the front. To be called after a batch of the three above.
   void Tidy();
 
   // Ends leases and backoffs that are over, forgets what is past its retention.
@@ -96,25 +95,20 @@ class DeliveryQueue {
   void Drop();  // everything
 
  private:
-  bool IsCurrent(const LeaseTable::Record& record);
   bool Fits(const Consumer& consumer, const Budget& budget, const Entry& entry) const;
-  void Lease(uint64_t sequence, Entry* entry, Consumer* consumer, SteadyTime now);
+  void Lease(Entry* entry, Consumer* consumer, SteadyTime now);
   void TakeFromKey(KeyQueue* key, Consumer* consumer, const Budget& budget, SteadyTime now);
   bool TakeUnordered(std::deque<uint64_t>* queue, Consumer* consumer, const Budget& budget,
                      SteadyTime now);
   size_t Loose() const { return ready_.size() + retries_.size() + keys_.ready(); }
-  size_t FairShare() const;
 
   Entry* FindLease(uint64_t sequence, uint64_t lease);
   void MarkAcked(Entry* entry);
   void RememberAcked(uint64_t lease);
   void Redeliver(uint64_t sequence, SteadyTime now);
   Millis Backoff(uint32_t failures) const;
-  void Settle(KeyQueue* key);
-  void Forget(Entry* entry);  // an acked one's message, unless it is to be kept
-  void Enqueue(uint64_t sequence, Entry* entry);
+  void Enqueue(Entry* entry);
   void Refill(const std::vector<MessagePtr>& refill, const Wanted& wanted);
-  void DropSettledFront();
   void EndBackoffs(SteadyTime now);
   void ForgetDrained();
 
@@ -122,7 +116,6 @@ class DeliveryQueue {
   std::function<bool()> can_dead_letter_;
   EntryLog log_;
   OrderingKeys keys_;
-  LeaseTable leases_;
   std::list<Consumer> consumers_;                 // a list: entries and keys point at them
   size_t waiting_ = 0;                            // consumers that wait
   std::deque<uint64_t> ready_;                    // messages without a key, in order

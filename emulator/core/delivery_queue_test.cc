@@ -116,7 +116,7 @@ TEST_F(DeliveryQueueTest, AnExtendedLeaseExpiresLater) {
   Add("a");
   const auto taken = Take();
   Pass(seconds(9));
-  EXPECT_EQ(queue_->Extend(1, taken[0].lease, seconds(30), now_), AckOutcome::kDone);
+  EXPECT_EQ(queue_->Extend(1, taken[0].lease, now_ + seconds(30)), AckOutcome::kDone);
   Pass(seconds(29));
   EXPECT_THAT(Take(), IsEmpty());
   Pass(seconds(1));
@@ -126,7 +126,7 @@ TEST_F(DeliveryQueueTest, AnExtendedLeaseExpiresLater) {
 TEST_F(DeliveryQueueTest, ALeaseCanBeShortened) {
   Use({});
   Add("a");
-  EXPECT_EQ(queue_->Extend(1, Take()[0].lease, seconds(1), now_), AckOutcome::kDone);
+  EXPECT_EQ(queue_->Extend(1, Take()[0].lease, now_ + seconds(1)), AckOutcome::kDone);
   Pass(seconds(1));
   EXPECT_THAT(Take(), SizeIs(1));
 }
@@ -157,7 +157,7 @@ TEST_F(DeliveryQueueTest, ExactlyOnceRefusesAStaleLeaseAndAcceptsARepeatedAck) {
   Pass(seconds(10));
   EXPECT_EQ(Ack(first[0]), AckOutcome::kInvalid);
   EXPECT_EQ(Nack(first[0]), AckOutcome::kInvalid);
-  EXPECT_EQ(queue_->Extend(1, first[0].lease, seconds(10), now_), AckOutcome::kInvalid);
+  EXPECT_EQ(queue_->Extend(1, first[0].lease, now_ + seconds(10)), AckOutcome::kInvalid);
   const auto second = Take();
   ASSERT_THAT(second, SizeIs(1));
   EXPECT_EQ(Ack(second[0]), AckOutcome::kDone);
@@ -190,7 +190,7 @@ TEST_F(DeliveryQueueTest, ARedeliveryTakesTheLaterMessagesOfItsKeyWithItAckedOne
   EXPECT_THAT(Ids(Take()), ElementsAre("2", "3", "4"));
 }
 
-TEST_F(DeliveryQueueTest, TheCascadeStopsAtWhatWasSettledBeforeIt) {
+TEST_F(DeliveryQueueTest, TheCascadeStopsAtWhatWasAckedBeforeIt) {
   UseOrdered();
   for (const char* id : {"1", "2", "3"}) Add(id, "key");
   const auto taken = Take();
@@ -206,7 +206,7 @@ TEST_F(DeliveryQueueTest, AnExpiredLeaseCascadesLikeANack) {
   for (const char* id : {"1", "2", "3"}) Add(id, "key");
   const auto taken = Take();
   Ack(taken[1]);
-  queue_->Extend(3, taken[2].lease, seconds(60), now_);
+  queue_->Extend(3, taken[2].lease, now_ + seconds(60));
   Pass(seconds(10));
   EXPECT_THAT(Ids(Take()), ElementsAre("1", "2", "3"));
 }
@@ -226,7 +226,7 @@ TEST_F(DeliveryQueueTest, AKeyIsOnOneConsumerAtATime) {
   EXPECT_THAT(Ids(Take(other)), ElementsAre("3"));
 }
 
-TEST_F(DeliveryQueueTest, AKeyStaysWithAStreamThatEndedUntilItsLeasesAreSettled) {
+TEST_F(DeliveryQueueTest, AKeyStaysWithAStreamThatEndedUntilItsLeasesAreOver) {
   UseOrdered();
   Add("1", "key");
   const auto taken = Take();
@@ -420,7 +420,7 @@ TEST_F(DeliveryQueueTest, UnackedIsWhatASnapshotKeeps) {
   EXPECT_THAT(ids, ElementsAre("a", "c"));
 }
 
-TEST_F(DeliveryQueueTest, ForgetsTheLeasesOfSettledMessages) {
+TEST_F(DeliveryQueueTest, ForgetsTheLeasesOfAckedMessages) {
   Use({});
   for (int i = 0; i < 100; ++i) Add(std::to_string(i));
   for (const auto& delivery : Take()) Ack(delivery);

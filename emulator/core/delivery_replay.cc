@@ -6,19 +6,19 @@ namespace lockstep::emulator {
 void DeliveryQueue::SetPolicy(const DeliveryPolicy& policy) {
   const bool was_retaining = policy_.retain_acked;
   policy_ = policy;
+  log_.set_retain_acked(policy.retain_acked);
   if (!was_retaining || policy_.retain_acked) return;
   for (uint64_t sequence = log_.begin(); sequence < log_.end(); ++sequence) {
     Entry& entry = log_.At(sequence);
     if (entry.state == AckState::kAcked && entry.key == nullptr) entry.message.reset();
   }
-  DropSettledFront();
+  Tidy();
 }
 
 void DeliveryQueue::Replay(const std::vector<MessagePtr>& refill, const Wanted& wanted,
                            const Wanted& unacked) {
   Refill(refill, wanted);
   keys_.Clear();
-  leases_.Clear();
   ready_.clear();
   retries_.clear();
   backoffs_.clear();
@@ -26,12 +26,12 @@ void DeliveryQueue::Replay(const std::vector<MessagePtr>& refill, const Wanted& 
     Entry& entry = log_.At(sequence);
     entry.key = nullptr;  // gone with Clear; before EndLease, which would count in it
     entry.queued = false;
-    if (entry.state == AckState::kLeased) EndLease(&entry);
+    if (entry.state == AckState::kLeased) log_.EndLease(&entry);
     if (entry.message == nullptr) continue;
     entry.state = unacked(*entry.message) ? AckState::kPending : AckState::kAcked;
-    Enqueue(sequence, &entry);
+    Enqueue(&entry);
   }
-  DropSettledFront();
+  Tidy();
 }
 
 void DeliveryQueue::Refill(const std::vector<MessagePtr>& refill, const Wanted& wanted) {
@@ -57,13 +57,6 @@ void DeliveryQueue::Drop() {
   Replay(
       {}, [](const Message&) { return false; }, [](const Message&) { return false; });
   while (!log_.empty()) log_.PopFront();
-}
-
-void DeliveryQueue::DropSettledFront() {
-  while (!log_.empty() && log_.front().state == AckState::kAcked &&
-         log_.front().message == nullptr) {
-    log_.PopFront();
-  }
 }
 
 }  // namespace lockstep::emulator

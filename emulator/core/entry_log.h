@@ -4,7 +4,9 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "emulator/core/message.h"
 #include "platform/clock.h"
@@ -28,7 +30,7 @@ struct ConsumerLimits {
 };
 
 // A stream or a Pull as its subscription sees it. It outlives its stream for as long as it holds
-// leases: a client may settle them by unary calls after its stream has ended.
+// leases: a client may ack them by unary calls after its stream has ended.
 struct Consumer {
   ConsumerLimits limits;
   std::string client_id;
@@ -61,8 +63,8 @@ struct Entry {
   bool queued = false;  // stands in one of the queues for messages without a key
 };
 
-// The messages of one ordering key that are not settled. All before `next` are leased or acked. An
-// acked one stays for as long as an older one is not acked: if that is redelivered, so is this.
+// The messages of one ordering key that are not done with. All before `next` are leased or acked.
+// An acked one stays for as long as an older one is not acked: if that is redelivered, so is this.
 struct KeyQueue {
   std::string name;
   std::deque<uint64_t> entries;  // sequences, rising; the first one is never acked
@@ -76,7 +78,8 @@ struct KeyQueue {
   std::list<KeyQueue*>::iterator position;
 };
 
-// Entries by sequence. Settled ones at the front are dropped; in between they stay as small husks.
+// Entries by sequence, and their leases by deadline. Acked entries whose messages are not kept are
+// dropped at the front; in between they stay as small husks.
 class EntryLog {
  public:
   explicit EntryLog(uint64_t first_sequence) : begin_(first_sequence) {}
@@ -86,11 +89,9 @@ class EntryLog {
   bool empty() const { return entries_.empty(); }
   Entry& front() { return entries_.front(); }
   const Entry& front() const { return entries_.front(); }
-  size_t size() const { return entries_.size(); }
 
   Entry* Find(uint64_t sequence) {
-    if (sequence < begin_ || sequence >= end()) return nullptr;
-    return &entries_[sequence - begin_];
+    return sequence < begin_ || sequence >= end() ? nullptr : &At(sequence);
   }
   Entry& At(uint64_t sequence) { return entries_[sequence - begin_]; }
   const Entry& At(uint64_t sequence) const { return entries_[sequence - begin_]; }
@@ -104,22 +105,44 @@ class EntryLog {
     ++begin_;
     entries_.pop_front();
   }
+  // Drops an acked one's message, unless acked ones are retained.
+  void Forget(Entry* entry) const {
+    if (!retain_acked_) entry->message.reset();
+  }
+  void set_retain_acked(bool retain) { retain_acked_ = retain; }
+
+  void Lease(Entry* entry, Consumer* holder, uint64_t lease, SteadyTime deadline) {
+    entry->state = AckState::kLeased;
+    entry->holder = holder;
+    entry->lease = lease;
+    entry->deadline = deadline;
+    // At the end: most leases end in the order in which they are given.
+    deadlines_.emplace_hint(deadlines_.end(), deadline, entry->message->sequence);
+    ++holder->messages;
+    holder->bytes += static_cast<int64_t>(entry->message->wire.size());
+    if (entry->key != nullptr) ++entry->key->outstanding;
+  }
+  void Extend(Entry* entry, SteadyTime deadline) {
+    deadlines_.erase({entry->deadline, entry->message->sequence});
+    entry->deadline = deadline;
+    deadlines_.emplace(deadline, entry->message->sequence);
+  }
+  // Takes the lease away from its holder; what becomes of the message is the caller's.
+  void EndLease(Entry* entry) {
+    deadlines_.erase({entry->deadline, entry->message->sequence});
+    --entry->holder->messages;
+    entry->holder->bytes -= static_cast<int64_t>(entry->message->wire.size());
+    entry->holder = nullptr;
+    if (entry->key != nullptr) --entry->key->outstanding;
+  }
+  // When each lease ends and of which sequence it is, the earliest first.
+  const std::set<std::pair<SteadyTime, uint64_t>>& deadlines() const { return deadlines_; }
 
  private:
   uint64_t begin_;
+  bool retain_acked_ = false;
   std::deque<Entry> entries_;
+  std::set<std::pair<SteadyTime, uint64_t>> deadlines_;
 };
-
-inline int64_t SizeOf(const Entry& entry) {
-  return static_cast<int64_t>(entry.message->wire.size());
-}
-
-// Takes the lease away from its holder; what becomes of the message is the caller's.
-inline void EndLease(Entry* entry) {
-  --entry->holder->messages;
-  entry->holder->bytes -= SizeOf(*entry);
-  entry->holder = nullptr;
-  if (entry->key != nullptr) --entry->key->outstanding;
-}
 
 }  // namespace lockstep::emulator

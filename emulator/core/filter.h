@@ -1,14 +1,11 @@
 #pragma once
 
-#include <string>
+#include <functional>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
-
-namespace google::pubsub::v1 {
-class PubsubMessage;
-}
+#include "google/pubsub/v1/pubsub.pb.h"
 
 namespace lockstep::emulator {
 
@@ -27,22 +24,14 @@ class Filter {
   // INVALID_ARGUMENT with the place of the mistake.
   static absl::StatusOr<Filter> Parse(std::string_view text);
 
-  bool Matches(const google::pubsub::v1::PubsubMessage& message) const;
+  bool Matches(const google::pubsub::v1::PubsubMessage& message) const { return matches_(message); }
 
  private:
-  enum class Kind { kHas, kEquals, kPrefix, kNot, kAnd, kOr };
-  struct Node {
-    Kind kind;
-    std::string name;
-    std::string value;
-    std::vector<Node> children;
-  };
+  using Predicate = std::function<bool(const google::pubsub::v1::PubsubMessage&)>;
   friend class FilterParser;
 
-  static bool Evaluate(const Node& node, const google::pubsub::v1::PubsubMessage& message);
-
-  explicit Filter(Node root) : root_(std::move(root)) {}
-  Node root_;
+  explicit Filter(Predicate matches) : matches_(std::move(matches)) {}
+  Predicate matches_;
 };
 
 }  // namespace lockstep::emulator

@@ -2,33 +2,24 @@
 
 #include <fmt/format.h>
 
-#include "emulator/wire/wire.h"
-#include "google/pubsub/v1/pubsub.pb.h"
+#include "emulator/wire/proto_time.h"
 
 namespace lockstep::emulator {
-namespace {
 
 using google::pubsub::v1::PubsubMessage;
 
-// Room for the id (field 3) and the time (field 4), so that Stamp doesn't allocate.
-constexpr size_t kStampBytes = 64;
-
-}  // namespace
-
 std::shared_ptr<Message> MakeMessage(const PubsubMessage& sent) {
+  constexpr size_t kStampBytes = 64;  // room for what Stamp adds
   auto message = std::make_shared<Message>();
   message->ordering_key = sent.ordering_key();
-  const auto serialize = [&message](const PubsubMessage& body) {
-    message->wire.reserve(body.ByteSizeLong() + kStampBytes);
-    body.AppendToString(&message->wire);
-  };
+  message->wire.reserve(sent.ByteSizeLong() + kStampBytes);
   if (sent.message_id().empty() && !sent.has_publish_time()) {
-    serialize(sent);
+    sent.AppendToString(&message->wire);
   } else {  // the service sets them itself, whatever the client sent
     PubsubMessage body = sent;
     body.clear_message_id();
     body.clear_publish_time();
-    serialize(body);
+    body.AppendToString(&message->wire);
   }
   return message;
 }
@@ -37,19 +28,11 @@ void Stamp(uint64_t sequence, uint64_t id, WallTime publish_time, Message* messa
   message->sequence = sequence;
   message->id = fmt::format("{}", id);
   message->publish_time = publish_time;
-
-  const auto since_epoch = publish_time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  const auto nanos = std::chrono::nanoseconds(since_epoch - seconds).count();
-  char stamp[kStampBytes];
-  char* out = wire::PutBytes(PubsubMessage::kMessageIdFieldNumber, message->id, stamp);
-  char time[24];
-  char* end =
-      wire::PutVarint(static_cast<uint64_t>(seconds.count()), wire::PutTag(1, wire::kVarint, time));
-  end = wire::PutVarint(static_cast<uint64_t>(nanos), wire::PutTag(2, wire::kVarint, end));
-  out = wire::PutBytes(PubsubMessage::kPublishTimeFieldNumber,
-                       std::string_view(time, static_cast<size_t>(end - time)), out);
-  message->wire.append(stamp, static_cast<size_t>(out - stamp));
+  // Fields may stand in any order: what is appended to a serialized message belongs to it.
+  PubsubMessage stamp;
+  stamp.set_message_id(message->id);
+  *stamp.mutable_publish_time() = ToProto(publish_time);
+  stamp.AppendToString(&message->wire);
 }
 
 }  // namespace lockstep::emulator

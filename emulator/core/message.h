@@ -4,11 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "google/pubsub/v1/pubsub.pb.h"
 #include "platform/clock.h"
-
-namespace google::pubsub::v1 {
-class PubsubMessage;
-}
 
 namespace lockstep::emulator {
 

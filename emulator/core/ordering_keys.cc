@@ -4,26 +4,25 @@
 
 namespace lockstep::emulator {
 
-bool OrderingKeys::Append(uint64_t sequence, Entry* entry) {
+void OrderingKeys::Append(Entry* entry) {
   const std::string& name = entry->message->ordering_key;
   auto it = keys_.find(name);
   if (it == keys_.end()) {
-    if (entry->state == AckState::kAcked) return false;
+    if (entry->state == AckState::kAcked) return log_->Forget(entry);
     it = keys_.emplace(name, std::make_unique<KeyQueue>()).first;
     it->second->name = name;
   }
   KeyQueue* key = it->second.get();
-  key->entries.push_back(sequence);
+  key->entries.push_back(entry->message->sequence);
   entry->key = key;
   Place(key);
-  return true;
 }
 
 KeyQueue* OrderingKeys::NextFor(Consumer* consumer, bool loose) {
   KeyQueue* const own = consumer->keys.empty() ? nullptr : consumer->keys.front();
   KeyQueue* const free = loose && !ready_.empty() ? ready_.front() : nullptr;
   if (own == nullptr || free == nullptr) return own != nullptr ? own : free;
-  return NextOf(*own) < NextOf(*free) ? own : free;
+  return own->entries[own->next] < free->entries[free->next] ? own : free;
 }
 
 void OrderingKeys::Bind(KeyQueue* key, Consumer* owner) {
@@ -39,7 +38,7 @@ void OrderingKeys::Rewind(uint64_t sequence, uint64_t oldest_lease) {
   const auto reach = key->entries.begin() + static_cast<std::ptrdiff_t>(key->reach);
   for (auto it = first; it < reach; ++it) {
     Entry& entry = log_->At(*it);
-    if (entry.state == AckState::kLeased) EndLease(&entry);
+    if (entry.state == AckState::kLeased) log_->EndLease(&entry);
     entry.state = AckState::kPending;
     entry.lease = 0;
     entry.oldest_lease = oldest_lease;
@@ -47,8 +46,23 @@ void OrderingKeys::Rewind(uint64_t sequence, uint64_t oldest_lease) {
   key->next = std::min(key->next, static_cast<size_t>(first - key->entries.begin()));
 }
 
+void OrderingKeys::Tidy(KeyQueue* key) {
+  while (!key->entries.empty()) {
+    Entry& front = log_->At(key->entries.front());
+    if (front.state != AckState::kAcked) break;
+    front.key = nullptr;
+    log_->Forget(&front);
+    key->entries.pop_front();
+    if (key->next > 0) --key->next;
+    if (key->reach > 0) --key->reach;
+  }
+  if (key->outstanding == 0) Bind(key, nullptr);
+  Place(key);
+  if (key->entries.empty()) keys_.erase(std::string(key->name));  // a copy: it dies with the key
+}
+
 void OrderingKeys::Place(KeyQueue* key) {
-  if (!HasSomething(*key) || key->blocked) return MoveTo(key, nullptr);
+  if (key->next == key->entries.size() || key->blocked) return MoveTo(key, nullptr);
   if (key->owner == nullptr) return MoveTo(key, &ready_);
   MoveTo(key, key->owner->closed ? nullptr : &key->owner->keys);
 }
@@ -84,11 +98,6 @@ void OrderingKeys::MoveTo(KeyQueue* key, std::list<KeyQueue*>* list) {
   if (key->list != nullptr) key->list->erase(key->position);
   key->list = list;
   if (list != nullptr) key->position = list->insert(list->end(), key);
-}
-
-void OrderingKeys::Erase(KeyQueue* key) {
-  MoveTo(key, nullptr);
-  keys_.erase(std::string(key->name));  // a copy: the name dies with the key
 }
 
 }  // namespace lockstep::emulator

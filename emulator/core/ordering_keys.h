@@ -17,8 +17,8 @@ class OrderingKeys {
   explicit OrderingKeys(EntryLog* log) : log_(log) {}
 
   // Puts an entry at the end of its key's queue. An acked one only if something older is unacked;
-  // the answer says whether it was put.
-  bool Append(uint64_t sequence, Entry* entry);
+  // else it is forgotten.
+  void Append(Entry* entry);
 
   // The next key that `consumer` may deliver from: one of its own or, if `loose`, one that nobody
   // holds; of the two, the one with the older message.
@@ -29,52 +29,27 @@ class OrderingKeys {
   // end, and acks of leases before `oldest_lease` will count for nothing.
   void Rewind(uint64_t sequence, uint64_t oldest_lease);
 
-  // After any change: drops what is settled at the front (`forget` is called for each), frees the
-  // key from an owner that holds nothing, and puts it where it is to be delivered from. The key may
-  // be gone afterwards.
-  template <typename Forget>
-  void Settle(KeyQueue* key, const Forget& forget);
+  // After any change: forgets what is acked at the front, frees the key from an owner that holds
+  // nothing, and puts it where it is to be delivered from. The key may be gone afterwards.
+  void Tidy(KeyQueue* key);
   void Place(KeyQueue* key);
   // The same, behind the others there: each key has its turn.
   void PlaceLast(KeyQueue* key);
 
-  // A stream ended: its keys wait until its leases are settled.
+  // A stream ended: its keys wait until its leases are over.
   void Park(Consumer* consumer);
   // A client came back under the same id: what belonged to its old stream belongs to the new one.
   void Transfer(Consumer* from, Consumer* to);
 
   void Clear();
   size_t ready() const { return ready_.size(); }
-  size_t size() const { return keys_.size(); }
 
  private:
-  static bool HasSomething(const KeyQueue& key) { return key.next < key.entries.size(); }
-  static uint64_t NextOf(const KeyQueue& key) { return key.entries[key.next]; }
   void MoveTo(KeyQueue* key, std::list<KeyQueue*>* list);
-  void Erase(KeyQueue* key);
 
   EntryLog* log_;
   std::unordered_map<std::string, std::unique_ptr<KeyQueue>> keys_;
   std::list<KeyQueue*> ready_;  // deliverable and free
 };
-
-template <typename Forget>
-void OrderingKeys::Settle(KeyQueue* key, const Forget& forget) {
-  while (!key->entries.empty()) {
-    Entry& front = log_->At(key->entries.front());
-    if (front.state != AckState::kAcked) break;
-    front.key = nullptr;
-    forget(&front);
-    key->entries.pop_front();
-    if (key->next > 0) --key->next;
-    if (key->reach > 0) --key->reach;
-  }
-  if (key->outstanding == 0) Bind(key, nullptr);
-  if (key->entries.empty()) {
-    Erase(key);
-  } else {
-    Place(key);
-  }
-}
 
 }  // namespace lockstep::emulator

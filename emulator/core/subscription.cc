@@ -1,36 +1,67 @@
 #include "emulator/core/subscription.h"
 
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
-#include "emulator/core/subscription_config.h"
+#include "emulator/core/broker.h"
 #include "emulator/wire/proto_time.h"
 
 namespace lockstep::emulator {
+namespace {
 
-Subscription::Subscription(Proto config, std::optional<Filter> filter, uint32_t number,
-                           uint64_t first_sequence, Millis topic_retention, Timekeeper* timekeeper,
-                           SubscriptionOffice* office)
-    : number_(number),
+// What the topic keeps, its subscriptions may have: the longer retention counts, for unacked
+// messages too.
+DeliveryPolicy PolicyOf(const pb::Subscription& config, Millis topic_retention) {
+  DeliveryPolicy policy;
+  policy.ordered = config.enable_message_ordering();
+  policy.exactly_once = config.enable_exactly_once_delivery();
+  policy.retain_acked = config.retain_acked_messages();
+  policy.retention = std::max(FromProto(config.message_retention_duration()), topic_retention);
+  if (config.has_retry_policy()) {
+    policy.min_backoff = FromProto(config.retry_policy().minimum_backoff());
+    policy.max_backoff = FromProto(config.retry_policy().maximum_backoff());
+  }
+  if (config.has_dead_letter_policy()) {
+    policy.max_attempts = config.dead_letter_policy().max_delivery_attempts();
+  }
+  return policy;
+}
+
+}  // namespace
+
+void AckReport::Add(AckOutcome outcome, const std::string& id) {
+  if (!exactly_once) return;
+  switch (outcome) {
+    case AckOutcome::kDone:
+      return done.push_back(id);
+    case AckOutcome::kInvalid:
+      return invalid.push_back(id);
+    case AckOutcome::kUnordered:
+      return unordered.push_back(id);
+  }
+}
+
+Subscription::Subscription(pb::Subscription config, std::optional<Filter> filter, uint32_t number,
+                           uint64_t first_sequence, Timekeeper* timekeeper, Broker* broker)
+    : name_(config.name()),
+      number_(number),
       filter_(std::move(filter)),
       timekeeper_(timekeeper),
-      office_(office),
+      broker_(broker),
       clock_(timekeeper->clock()),
       config_(std::move(config)),
-      topic_retention_(topic_retention),
       queue_(
           PolicyOf(config_, topic_retention_), first_sequence,
           // Called with mu_ held, by the queue.
-          [this] { return office_->CanForward(config_.dead_letter_policy().dead_letter_topic()); }),
+          [this] { return broker_->CanForward(config_.dead_letter_policy().dead_letter_topic()); }),
       last_active_(clock_.Steady()) {}
 
-Subscription::Proto Subscription::Config() const {
+pb::Subscription Subscription::Config() const {
   std::scoped_lock lock(mu_);
   return config_;
 }
 
-void Subscription::SetConfig(const Proto& config) {
+void Subscription::SetConfig(const pb::Subscription& config) {
   Lock lock(mu_);
   config_ = config;
   queue_.SetPolicy(PolicyOf(config_, topic_retention_));
@@ -47,7 +78,7 @@ void Subscription::SetTopicRetention(Millis retention) {
 
 bool Subscription::Wanted(const Message& message) const {
   if (!filter_) return true;
-  google::pubsub::v1::PubsubMessage parsed;
+  pb::PubsubMessage parsed;
   return parsed.ParseFromString(message.wire) && filter_->Matches(parsed);
 }
 
@@ -80,9 +111,12 @@ void Subscription::SetAckDeadline(Consumer* consumer, Millis deadline) {
   consumer->limits.ack_deadline = deadline;
 }
 
-Subscription::Properties Subscription::GetProperties() const {
+pb::StreamingPullResponse::SubscriptionProperties Subscription::Properties() const {
   Lock lock(mu_);
-  return {config_.enable_exactly_once_delivery(), config_.enable_message_ordering()};
+  pb::StreamingPullResponse::SubscriptionProperties properties;
+  properties.set_exactly_once_delivery_enabled(config_.enable_exactly_once_delivery());
+  properties.set_message_ordering_enabled(config_.enable_message_ordering());
+  return properties;
 }
 
 std::pair<int64_t, int64_t> Subscription::OutstandingOf(const Consumer* consumer) const {
@@ -98,96 +132,56 @@ absl::StatusOr<std::vector<Delivery>> Subscription::Take(Consumer* consumer, con
   return taken;
 }
 
-std::vector<Subscription::ParsedAck> Subscription::Parse(const AckIds& ids,
-                                                         AckReport* report) const {
-  std::vector<ParsedAck> parsed;
-  parsed.reserve(static_cast<size_t>(ids.size()));
-  size_t index = 0;
-  for (const std::string& text : ids) {
-    const auto id = AckId::Parse(text);
-    if (id && id->subscription == number_) {
-      parsed.push_back({*id, &text, index});
-    } else {
-      Record(AckOutcome::kInvalid, text, report);
-    }
-    ++index;
-  }
-  return parsed;
-}
-
-void Subscription::Record(AckOutcome outcome, const std::string& id, AckReport* report) const {
-  if (!report->exactly_once) return;
-  switch (outcome) {
-    case AckOutcome::kDone:
-      return report->done.push_back(id);
-    case AckOutcome::kInvalid:
-      return report->invalid.push_back(id);
-    case AckOutcome::kUnordered:
-      return report->unordered.push_back(id);
-  }
-}
-
-absl::StatusOr<AckReport> Subscription::Acknowledge(const AckIds& ids) {
+absl::StatusOr<AckReport> Subscription::ForEach(
+    const AckIds& ids, bool by_sequence, const std::function<AckOutcome(const ParsedAck&)>& apply) {
   Lock lock(mu_);
   if (!closed_.ok()) return closed_;
   AckReport report;
   report.exactly_once = config_.enable_exactly_once_delivery();
-  auto parsed = Parse(ids, &report);
-  if (report.exactly_once && config_.enable_message_ordering()) {
-    // In one request, the order of the ids means nothing.
+  std::vector<ParsedAck> parsed;
+  for (int i = 0; i < ids.size(); ++i) {
+    const auto id = AckId::Parse(ids[i]);
+    if (id && id->subscription == number_) {
+      parsed.push_back({*id, static_cast<size_t>(i)});
+    } else {
+      report.Add(AckOutcome::kInvalid, ids[i]);
+    }
+  }
+  if (by_sequence && report.exactly_once && config_.enable_message_ordering()) {
     std::sort(parsed.begin(), parsed.end(),
               [](const ParsedAck& a, const ParsedAck& b) { return a.id.sequence < b.id.sequence; });
   }
-  for (const ParsedAck& ack : parsed) {
-    Record(queue_.Acknowledge(ack.id.sequence, ack.id.lease), *ack.text, &report);
-  }
+  for (const ParsedAck& ack : parsed) report.Add(apply(ack), ids[static_cast<int>(ack.index)]);
   queue_.Tidy();
   last_active_ = clock_.Steady();
   Finish(std::move(lock));
   return report;
 }
 
+absl::StatusOr<AckReport> Subscription::Acknowledge(const AckIds& ids) {
+  // In one request, the order of the ids means nothing.
+  return ForEach(ids, true, [this](const ParsedAck& ack) {
+    return queue_.Acknowledge(ack.id.sequence, ack.id.lease);
+  });
+}
+
 absl::StatusOr<AckReport> Subscription::ModifyAckDeadline(const AckIds& ids,
                                                           const std::vector<int>& seconds) {
-  Lock lock(mu_);
-  if (!closed_.ok()) return closed_;
-  AckReport report;
-  report.exactly_once = config_.enable_exactly_once_delivery();
   const SteadyTime now = clock_.Steady();
-  for (const ParsedAck& ack : Parse(ids, &report)) {
+  return ForEach(ids, false, [&](const ParsedAck& ack) {
     const int length = seconds.size() == 1 ? seconds.front() : seconds[ack.index];
-    const AckOutcome outcome = length == 0 ? queue_.Release(ack.id.sequence, ack.id.lease, now)
-                                           : queue_.Extend(ack.id.sequence, ack.id.lease,
-                                                           std::chrono::seconds(length), now);
-    Record(outcome, *ack.text, &report);
-  }
-  queue_.Tidy();
-  last_active_ = now;
-  Finish(std::move(lock));
-  return report;
+    return length == 0
+               ? queue_.Release(ack.id.sequence, ack.id.lease, now)
+               : queue_.Extend(ack.id.sequence, ack.id.lease, now + std::chrono::seconds(length));
+  });
 }
 
-absl::Status Subscription::SeekTo(WallTime time, const std::vector<MessagePtr>& refill) {
+absl::Status Subscription::Seek(const std::vector<MessagePtr>& refill,
+                                const DeliveryQueue::Wanted& unacked) {
   Lock lock(mu_);
   if (!closed_.ok()) return closed_;
   queue_.Replay(
-      refill, [this](const Message& message) { return Wanted(message); },
-      [time](const Message& message) { return message.publish_time >= time; });
-  Finish(std::move(lock));
-  return absl::OkStatus();
-}
-
-absl::Status Subscription::SeekTo(const AckSnapshot& snapshot,
-                                  const std::vector<MessagePtr>& refill) {
-  Lock lock(mu_);
-  if (!closed_.ok()) return closed_;
-  std::unordered_set<uint64_t> unacked;
-  for (const MessagePtr& message : snapshot.unacked) unacked.insert(message->sequence);
-  queue_.Replay(
-      refill, [this](const Message& message) { return Wanted(message); },
-      [&](const Message& message) {
-        return message.sequence >= snapshot.end || unacked.count(message.sequence) > 0;
-      });
+      refill, [this](const Message& message) { return Wanted(message); }, unacked);
   Finish(std::move(lock));
   return absl::OkStatus();
 }
@@ -199,14 +193,12 @@ absl::StatusOr<AckSnapshot> Subscription::TakeSnapshot() const {
 }
 
 void Subscription::Close(absl::Status reason) {
-  Wakes wakes;
   {
     Lock lock(mu_);
     closed_ = std::move(reason);
     queue_.Drop();
-    queue_.CollectAll(&wakes);
   }
-  for (const auto& wakeable : wakes) wakeable->Wake();
+  WakeAll();
 }
 
 void Subscription::WakeAll() {
@@ -218,10 +210,7 @@ void Subscription::WakeAll() {
   for (const auto& wakeable : wakes) wakeable->Wake();
 }
 
-void Subscription::StartTime() {
-  Lock lock(mu_);
-  Schedule();
-}
+Millis Subscription::TimeToLive() const { return FromProto(config_.expiration_policy().ttl()); }
 
 void Subscription::Tick(SteadyTime scheduled) {
   Lock lock(mu_);
@@ -234,7 +223,7 @@ void Subscription::Tick(SteadyTime scheduled) {
 void Subscription::Schedule() {
   if (!closed_.ok()) return;
   auto due = queue_.NextDue(clock_.Steady(), clock_.Now());
-  const Millis ttl = TimeToLiveOf(config_);
+  const Millis ttl = TimeToLive();
   if (ttl > Millis(0)) due = due ? std::min(*due, last_active_ + ttl) : last_active_ + ttl;
   if (!due || (scheduled_ && *scheduled_ <= *due)) return;
   scheduled_ = due;
@@ -247,22 +236,22 @@ void Subscription::Finish(Lock lock) {
   Wakes wakes;
   queue_.CollectWakes(&wakes);
   const std::vector<DeadLetter> letters = queue_.TakeDeadLetters();
-  Proto config;
-  if (!letters.empty()) config = config_;
-  const Millis ttl = TimeToLiveOf(config_);
+  const Millis ttl = TimeToLive();
   const bool expired = closed_.ok() && ttl > Millis(0) && open_consumers_ == 0 &&
                        last_active_ + ttl <= clock_.Steady();
-  const std::string name = expired ? config_.name() : "";
+  const std::string dead_letter_topic =
+      letters.empty() ? "" : config_.dead_letter_policy().dead_letter_topic();
   if (!expired) {
     if (open_consumers_ > 0) last_active_ = clock_.Steady();
     Schedule();
   }
   lock.unlock();
-  if (!letters.empty()) {
-    office_->Forward(config, config.dead_letter_policy().dead_letter_topic(), letters);
-  }
+  if (!letters.empty()) broker_->Forward(name_, dead_letter_topic, letters);
   for (const auto& wakeable : wakes) wakeable->Wake();
-  if (expired) office_->Expired(name);
+  if (!expired) return;
+  pb::DeleteSubscriptionRequest request;
+  request.set_subscription(name_);
+  (void)broker_->DeleteSubscription(request);
 }
 
 }  // namespace lockstep::emulator

@@ -20,6 +20,10 @@
 
 namespace lockstep::emulator {
 
+namespace pb = google::pubsub::v1;
+
+class Broker;
+
 // What became of the ack ids of one request. Filled with exactly-once delivery only; without it
 // nobody is told.
 struct AckReport {
@@ -27,25 +31,15 @@ struct AckReport {
   std::vector<std::string> done;
   std::vector<std::string> invalid;
   std::vector<std::string> unordered;  // an older message of the key is not acked yet
+  std::vector<std::string> temporary;  // refused by fault injection; the client shall retry
+
+  void Add(AckOutcome outcome, const std::string& id);
 };
 
-// Everything that a snapshot or a seek needs of a subscription's state.
+// What a snapshot keeps of a subscription's state.
 struct AckSnapshot {
   uint64_t end = 0;                 // everything from here on is unacked
   std::vector<MessagePtr> unacked;  // before `end`, in order
-};
-
-class Subscription;
-
-// Where a subscription's dead letters go and who buries it when it expires. Called without the
-// subscription's lock, except CanForward.
-class SubscriptionOffice {
- public:
-  virtual ~SubscriptionOffice() = default;
-  virtual bool CanForward(const std::string& topic) = 0;
-  virtual void Forward(const google::pubsub::v1::Subscription& from, const std::string& topic,
-                       const std::vector<DeadLetter>& letters) = 0;
-  virtual void Expired(const std::string& name) = 0;
 };
 
 // One subscription: its configuration, and a DeliveryQueue behind a lock of its own. Any thread may
@@ -53,18 +47,19 @@ class SubscriptionOffice {
 // passes reaches it through the Timekeeper. Close ends it for good.
 class Subscription : public std::enable_shared_from_this<Subscription> {
  public:
-  using Proto = google::pubsub::v1::Subscription;
   using Wakes = std::vector<std::shared_ptr<Wakeable>>;
   using AckIds = google::protobuf::RepeatedPtrField<std::string>;
 
-  // REQUIRES: `config` was checked (subscription_config.h). `number` goes into its ack ids.
-  Subscription(Proto config, std::optional<Filter> filter, uint32_t number, uint64_t first_sequence,
-               Millis topic_retention, Timekeeper* timekeeper, SubscriptionOffice* office);
+  // REQUIRES: `config` was checked by the broker. `number` goes into its ack ids. The
+  // broker takes its dead letters and removes it when it expires.
+  Subscription(pb::Subscription config, std::optional<Filter> filter, uint32_t number,
+               uint64_t first_sequence, Timekeeper* timekeeper, Broker* broker);
 
-  Proto Config() const;
-  void SetConfig(const Proto& config);
-  // Called by the topic, with its lock held.
+  pb::Subscription Config() const;
+  void SetConfig(const pb::Subscription& config);
+  // Called by the topic, with its lock held: first of all, and when it changes.
   void SetTopicRetention(Millis retention);
+  const std::string& name() const { return name_; }
   uint32_t number() const { return number_; }
 
   // Called by the topic, in order, with its lock held: so the caller does the waking.
@@ -75,11 +70,8 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
   void Detach(Consumer* consumer);
   absl::StatusOr<std::vector<Delivery>> Take(Consumer* consumer, const Budget& budget);
   void SetAckDeadline(Consumer* consumer, Millis deadline);
-  struct Properties {
-    bool exactly_once = false;
-    bool ordered = false;
-  };
-  Properties GetProperties() const;
+  // What a stream is told of the configuration.
+  pb::StreamingPullResponse::SubscriptionProperties Properties() const;
   // What is leased to it: messages and bytes.
   std::pair<int64_t, int64_t> OutstandingOf(const Consumer* consumer) const;
 
@@ -87,42 +79,41 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
   // `seconds` has one value for each id, or one for all; 0 is a nack.
   absl::StatusOr<AckReport> ModifyAckDeadline(const AckIds& ids, const std::vector<int>& seconds);
 
-  // `refill`: what the topic has kept.
-  absl::Status SeekTo(WallTime time, const std::vector<MessagePtr>& refill);
-  absl::Status SeekTo(const AckSnapshot& snapshot, const std::vector<MessagePtr>& refill);
+  // `refill`: what the topic has kept. `unacked` says what is to be delivered.
+  absl::Status Seek(const std::vector<MessagePtr>& refill, const DeliveryQueue::Wanted& unacked);
   absl::StatusOr<AckSnapshot> TakeSnapshot() const;
 
   // Deleted or detached: every stream ends with `reason`, every later call is refused with it.
   void Close(absl::Status reason);
   void WakeAll();
-  // Schedules what is due first. To be called once, when it is in its topic.
-  void StartTime();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   struct ParsedAck {
     AckId id;
-    const std::string* text;
-    size_t index;
+    size_t index;  // in its request
   };
 
   bool Wanted(const Message& message) const;
-  std::vector<ParsedAck> Parse(const AckIds& ids, AckReport* report) const;
-  void Record(AckOutcome outcome, const std::string& id, AckReport* report) const;
+  // Applies the change to the queue for each id that is one of ours.
+  absl::StatusOr<AckReport> ForEach(const AckIds& ids, bool by_sequence,
+                                    const std::function<AckOutcome(const ParsedAck&)>& apply);
+  Millis TimeToLive() const;  // unused; 0 = for ever
   void Tick(SteadyTime scheduled);
   void Schedule();
   // Unlocks; then wakes, forwards and, perhaps, expires.
   void Finish(Lock lock);
 
+  const std::string name_;
   const uint32_t number_;
   const std::optional<Filter> filter_;
   Timekeeper* const timekeeper_;
-  SubscriptionOffice* const office_;
+  Broker* const broker_;
   const Clock& clock_;
 
   mutable std::mutex mu_;
-  Proto config_;
-  Millis topic_retention_;
+  pb::Subscription config_;
+  Millis topic_retention_{0};
   DeliveryQueue queue_;
   absl::Status closed_;
   SteadyTime last_active_;

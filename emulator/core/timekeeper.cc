@@ -30,10 +30,6 @@ void Timekeeper::Loop() {
   const std::stop_token stop = thread_.stop_token();
   std::unique_lock lock(mu_);
   while (!stop.stop_requested()) {
-    if (scheduled_.empty()) {
-      changed_.wait(lock, stop, [this] { return !scheduled_.empty(); });
-      continue;
-    }
     const SteadyTime now = clock_.Steady();
     std::vector<std::function<void()>> due;
     while (!scheduled_.empty() && scheduled_.begin()->first <= now) {
@@ -42,11 +38,11 @@ void Timekeeper::Loop() {
     }
     if (due.empty()) {
       const bool ticks_by_itself = &clock_ == &Clock::System();
-      const SteadyTime first = scheduled_.begin()->first;
+      const SteadyTime first = scheduled_.empty() ? now + kLongest : scheduled_.begin()->first;
       changed_.wait_for(
           lock, stop,
           ticks_by_itself ? std::min(first - now, kLongest) : SteadyTime::duration(kTick),
-          [&] { return scheduled_.begin()->first < first; });
+          [&] { return !scheduled_.empty() && scheduled_.begin()->first < first; });
       continue;
     }
     lock.unlock();

@@ -7,31 +7,28 @@
 
 namespace lockstep::emulator {
 
-Topic::Topic(Proto config, std::atomic<uint64_t>* next_id, const Clock& clock)
+Topic::Topic(const pb::Topic& config, std::atomic<uint64_t>* next_id, const Clock& clock)
     : next_id_(next_id), clock_(clock), last_time_(clock.Now()) {
   SetConfig(config);
 }
 
-Topic::Proto Topic::Config() const {
+pb::Topic Topic::Config() const {
   std::scoped_lock lock(mu_);
   return config_;
 }
 
-void Topic::SetConfig(const Proto& config) {
+void Topic::SetConfig(const pb::Topic& config) {
   std::scoped_lock lock(mu_);
   config_ = config;
   retention_ = FromProto(config.message_retention_duration());
-  schema_ =
-      config.has_schema_settings()
-          ? std::make_shared<const google::pubsub::v1::SchemaSettings>(config.schema_settings())
-          : nullptr;
   Trim();
   for (const auto& subscription : subscriptions_) subscription->SetTopicRetention(retention_);
 }
 
-std::shared_ptr<const google::pubsub::v1::SchemaSettings> Topic::Schema() const {
+std::optional<pb::SchemaSettings> Topic::Schema() const {
   std::scoped_lock lock(mu_);
-  return schema_;
+  if (!config_.has_schema_settings()) return std::nullopt;
+  return config_.schema_settings();
 }
 
 std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> messages) {
@@ -63,7 +60,9 @@ std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> me
 
 std::shared_ptr<Subscription> Topic::Attach(const Make& make) {
   std::scoped_lock lock(mu_);
-  return subscriptions_.emplace_back(make(next_sequence_, retention_));
+  auto added = make(next_sequence_);
+  added->SetTopicRetention(retention_);
+  return subscriptions_.emplace_back(std::move(added));
 }
 
 void Topic::Detach(const Subscription* subscription) {
@@ -76,22 +75,10 @@ std::vector<std::shared_ptr<Subscription>> Topic::Subscriptions() const {
   return subscriptions_;
 }
 
-std::vector<MessagePtr> Topic::KeptSince(WallTime time) {
+std::vector<MessagePtr> Topic::Kept(const std::function<bool(const MessagePtr&)>& too_old) {
   std::scoped_lock lock(mu_);
   Trim();
-  const auto first = std::partition_point(
-      kept_.begin(), kept_.end(),
-      [time](const MessagePtr& message) { return message->publish_time < time; });
-  return {first, kept_.end()};
-}
-
-std::vector<MessagePtr> Topic::KeptFrom(uint64_t sequence) {
-  std::scoped_lock lock(mu_);
-  Trim();
-  const auto first = std::partition_point(
-      kept_.begin(), kept_.end(),
-      [sequence](const MessagePtr& message) { return message->sequence < sequence; });
-  return {first, kept_.end()};
+  return {std::partition_point(kept_.begin(), kept_.end(), too_old), kept_.end()};
 }
 
 uint64_t Topic::Hold() {

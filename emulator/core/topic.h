@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,29 +23,25 @@ namespace lockstep::emulator {
 // Locks are taken topic first, then subscription.
 class Topic {
  public:
-  using Proto = google::pubsub::v1::Topic;
-
   // `next_id` numbers the messages of all topics.
-  Topic(Proto config, std::atomic<uint64_t>* next_id, const Clock& clock);
+  Topic(const pb::Topic& config, std::atomic<uint64_t>* next_id, const Clock& clock);
 
-  Proto Config() const;
-  void SetConfig(const Proto& config);
-  // What messages must look like; null = anything.
-  std::shared_ptr<const google::pubsub::v1::SchemaSettings> Schema() const;
+  pb::Topic Config() const;
+  void SetConfig(const pb::Topic& config);
+  // What messages must look like; nothing = anything.
+  std::optional<pb::SchemaSettings> Schema() const;
 
   // Returns their ids.
   std::vector<std::string> Publish(std::vector<std::shared_ptr<Message>> messages);
 
   // Adds the subscription that `make` makes; it gets everything from `first_sequence` on.
-  using Make =
-      std::function<std::shared_ptr<Subscription>(uint64_t first_sequence, Millis retention)>;
+  using Make = std::function<std::shared_ptr<Subscription>(uint64_t first_sequence)>;
   std::shared_ptr<Subscription> Attach(const Make& make);
   void Detach(const Subscription* subscription);
   std::vector<std::shared_ptr<Subscription>> Subscriptions() const;
 
-  // What is kept from `time` or from `sequence` on, in order.
-  std::vector<MessagePtr> KeptSince(WallTime time);
-  std::vector<MessagePtr> KeptFrom(uint64_t sequence);
+  // What is kept, in order, without the first ones that are `too_old`.
+  std::vector<MessagePtr> Kept(const std::function<bool(const MessagePtr&)>& too_old);
 
   // While a hold lives, everything published after it is kept.
   uint64_t Hold();
@@ -57,9 +54,8 @@ class Topic {
   const Clock& clock_;
 
   mutable std::mutex mu_;
-  Proto config_;
+  pb::Topic config_;
   Millis retention_{0};
-  std::shared_ptr<const google::pubsub::v1::SchemaSettings> schema_;  // a copy, cheap to hand out
   uint64_t next_sequence_ = 1;
   WallTime last_time_;
   std::deque<MessagePtr> kept_;  // rising sequences

@@ -2,44 +2,35 @@
 
 #include <utility>
 
+#include "platform/status.h"
+
 namespace lockstep::emulator {
 
-absl::StatusOr<AckAnswer> AckPath::Acknowledge(const std::shared_ptr<Subscription>& subscription,
-                                               const Subscription::AckIds& ids) {
-  AckAnswer answer;
-  if (!faults_->touches_acks()) {
-    auto report = subscription->Acknowledge(ids);
-    if (!report.ok()) return report.status();
-    answer.report = *std::move(report);
-    return answer;
-  }
+absl::StatusOr<AckReport> AcknowledgePastFaults(Faults* faults, Timekeeper* timekeeper,
+                                                const std::shared_ptr<Subscription>& subscription,
+                                                const Subscription::AckIds& ids) {
+  const FaultOptions options = faults->options();
+  if (options.drop_acks <= 0 && options.delay_acks <= 0) return subscription->Acknowledge(ids);
   Subscription::AckIds now;
   Subscription::AckIds later;
   std::vector<std::string> refused;
   for (const std::string& id : ids) {
-    switch (faults_->FateOfAck()) {
-      case Faults::AckFate::kApply:
-        now.Add(std::string(id));
-        break;
-      case Faults::AckFate::kDelay:
-        later.Add(std::string(id));
-        refused.push_back(id);
-        break;
-      case Faults::AckFate::kDrop:
-        refused.push_back(id);
-        break;
+    const Faults::AckFate fate = faults->FateOfAck();
+    if (fate == Faults::AckFate::kApply) {
+      now.Add(std::string(id));
+      continue;
     }
+    if (fate == Faults::AckFate::kDelay) later.Add(std::string(id));
+    refused.push_back(id);
   }
-  auto report = subscription->Acknowledge(now);
-  if (!report.ok()) return report.status();
-  answer.report = *std::move(report);
-  if (answer.report.exactly_once) {
-    answer.temporary = std::move(refused);
+  ASSIGN_OR_RETURN(AckReport report, subscription->Acknowledge(now));
+  if (report.exactly_once) {
+    report.temporary = std::move(refused);
   } else if (!later.empty()) {
-    timekeeper_->At(timekeeper_->clock().Steady() + faults_->ack_delay(),
-                    [subscription, later] { (void)subscription->Acknowledge(later); });
+    timekeeper->At(timekeeper->clock().Steady() + options.ack_delay,
+                   [subscription, later] { (void)subscription->Acknowledge(later); });
   }
-  return answer;
+  return report;
 }
 
 }  // namespace lockstep::emulator

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "emulator/core/subscription.h"
@@ -11,24 +9,11 @@
 
 namespace lockstep::emulator {
 
-struct AckAnswer {
-  AckReport report;
-  std::vector<std::string> temporary;  // refused by fault injection; the client shall retry
-};
-
-// The way of an acknowledgement to its subscription, past fault injection. Any thread.
-class AckPath {
- public:
-  AckPath(Faults* faults, Timekeeper* timekeeper) : faults_(faults), timekeeper_(timekeeper) {}
-
-  // Drops and delays as the faults say. With exactly-once delivery, where the client is told, a
-  // dropped or delayed ack is a temporary failure.
-  absl::StatusOr<AckAnswer> Acknowledge(const std::shared_ptr<Subscription>& subscription,
-                                        const Subscription::AckIds& ids);
-
- private:
-  Faults* const faults_;
-  Timekeeper* const timekeeper_;
-};
+// The way of acks to their subscription, past fault injection: drops and delays as the faults say.
+// With exactly-once delivery, where the client is told, a dropped or delayed ack is a temporary
+// failure.
+absl::StatusOr<AckReport> AcknowledgePastFaults(Faults* faults, Timekeeper* timekeeper,
+                                                const std::shared_ptr<Subscription>& subscription,
+                                                const Subscription::AckIds& ids);
 
 }  // namespace lockstep::emulator

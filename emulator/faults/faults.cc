@@ -3,23 +3,37 @@
 #include <algorithm>
 #include <utility>
 
+#include "platform/config/config.h"
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::emulator {
 
-namespace {
-
-// Whether `name` is one of "Publish,Seek".
-bool IsListed(std::string_view list, std::string_view name) {
-  while (!list.empty()) {
-    const std::string_view first = list.substr(0, list.find(','));
-    if (first == name) return true;
-    list.remove_prefix(std::min(list.size(), first.size() + 1));
+void Bind(ConfigSection& config, FaultOptions& options) {
+  using absl::StatusCode;
+  config.Key("fault-seed", &options.seed, "fault injection: where its chance begins");
+  config.Key("fault-drop-acks", &options.drop_acks, "probability that an ack is lost");
+  config.Key("fault-delay-acks", &options.delay_acks, "probability that an ack comes late");
+  config.Key("fault-ack-delay", &options.ack_delay, "how late");
+  config.Key("fault-close-streams", &options.close_streams,
+             "probability, before each response, that a stream is closed instead");
+  config.Key("fault-duplicate", &options.duplicate, "probability that a delivery comes twice");
+  config.Key("fault-refuse", &options.refuse, "probability that a call is refused");
+  std::vector<std::pair<std::string, StatusCode>> statuses;
+  for (const StatusCode code :
+       {StatusCode::kUnavailable, StatusCode::kDeadlineExceeded, StatusCode::kInternal,
+        StatusCode::kAborted, StatusCode::kResourceExhausted, StatusCode::kPermissionDenied,
+        StatusCode::kUnauthenticated, StatusCode::kNotFound, StatusCode::kFailedPrecondition,
+        StatusCode::kInvalidArgument}) {
+    statuses.emplace_back(absl::StatusCodeToString(code), code);
   }
-  return false;
+  config.Choice("fault-refuse-status", &options.refuse_status, statuses, "with which status");
+  config.Key("fault-refuse-method", &options.refuse_method,
+             "only these, such as Publish,StreamingPull; empty = every unary call");
+  config.Key("fault-ignore-flow-control", &options.ignore_flow_control,
+             "send all there is, whatever limits a stream asks for");
+  config.Key("fault-freeze", &options.frozen, "answer and deliver nothing");
 }
-
-}  // namespace
 
 absl::Status FaultOptions::Validate() const {
   for (const auto& [name, value] : {std::pair<const char*, double>{"fault-drop-acks", drop_acks},
@@ -105,8 +119,10 @@ absl::Status Faults::CheckCall(std::string_view method) {
     if (--it->left <= 0) refusals_.erase(it);
     return status;
   }
-  const auto& methods = options_.refuse_method;
-  const bool meant = methods.empty() ? method != "StreamingPull" : IsListed(methods, method);
+  const auto methods = SplitList(options_.refuse_method, ',');
+  const bool meant = methods.empty()
+                         ? method != "StreamingPull"
+                         : std::find(methods.begin(), methods.end(), method) != methods.end();
   if (meant && Roll(options_.refuse)) {
     return MakeStatus(options_.refuse_status, "Refused by fault injection.");
   }
@@ -126,29 +142,14 @@ Faults::AckFate Faults::FateOfAck() {
   return AckFate::kApply;
 }
 
-bool Faults::touches_acks() const {
-  std::scoped_lock lock(mu_);
-  return options_.drop_acks > 0 || options_.delay_acks > 0;
-}
-
-Millis Faults::ack_delay() const {
-  std::scoped_lock lock(mu_);
-  return options_.ack_delay;
-}
-
 bool Faults::Duplicate() {
   std::scoped_lock lock(mu_);
   return Roll(options_.duplicate);
 }
 
-bool Faults::ignores_flow_control() const {
+FaultOptions Faults::options() const {
   std::scoped_lock lock(mu_);
-  return options_.ignore_flow_control;
-}
-
-bool Faults::frozen() const {
-  std::scoped_lock lock(mu_);
-  return options_.frozen;
+  return options_;
 }
 
 void Faults::WhenThawed(std::function<void()> task) {

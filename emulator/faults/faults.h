@@ -44,7 +44,7 @@ struct StreamInfo {
   std::string subscription;
   std::string client_id;
   int64_t unsent_bytes = 0;          // responses that gRPC has not taken off our hands yet
-  int64_t outstanding_messages = 0;  // sent, and neither settled nor expired
+  int64_t outstanding_messages = 0;  // sent, and neither acked, nacked nor expired
   int64_t outstanding_bytes = 0;
 };
 
@@ -80,11 +80,8 @@ class Faults {
   absl::Status CheckStream();                       // before each response
   enum class AckFate { kApply, kDrop, kDelay };
   AckFate FateOfAck();
-  bool touches_acks() const;
-  Millis ack_delay() const;
   bool Duplicate();
-  bool ignores_flow_control() const;
-  bool frozen() const;
+  FaultOptions options() const;
   // Runs the task now, or when thawed.
   void WhenThawed(std::function<void()> task);
   // Called after every Thaw.

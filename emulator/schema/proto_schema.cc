@@ -1,24 +1,19 @@
 #include "emulator/schema/proto_schema.h"
 
 #include <google/protobuf/compiler/parser.h>
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
-#include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <utility>
 
-#include "emulator/schema/schema_evolution.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
 namespace {
 
 namespace protobuf = google::protobuf;
-
-constexpr size_t kMaxDefinition = 300'000;
 
 // The first mistake, as a sentence.
 class Mistakes : public protobuf::io::ErrorCollector,
@@ -45,18 +40,9 @@ class Mistakes : public protobuf::io::ErrorCollector,
 
 }  // namespace
 
-struct ProtoSchema::Compiled {
-  protobuf::DescriptorPool pool;
-  // Made from the pool's descriptors: must go before it.
-  mutable protobuf::DynamicMessageFactory factory;
-  const protobuf::Message* prototype = nullptr;
-};
-
-ProtoSchema::ProtoSchema(std::unique_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
-ProtoSchema::~ProtoSchema() = default;
-
 absl::StatusOr<std::shared_ptr<const ProtoSchema>> ProtoSchema::Compile(
     const std::string& definition) {
+  constexpr size_t kMaxDefinition = 300'000;
   if (definition.empty()) return InvalidArgument("Invalid schema definition: it is empty.");
   if (definition.size() > kMaxDefinition) {
     return InvalidArgument("Invalid schema definition: {} bytes; {} are allowed.",
@@ -79,29 +65,16 @@ absl::StatusOr<std::shared_ptr<const ProtoSchema>> ProtoSchema::Compile(
         file.message_type_size());
   }
   file.set_name("schema.proto");
-  auto compiled = std::make_unique<Compiled>();
-  const auto* built = compiled->pool.BuildFileCollectingErrors(file, &mistakes);
+  auto schema = std::make_shared<ProtoSchema>();
+  const auto* built = schema->pool_.BuildFileCollectingErrors(file, &mistakes);
   if (built == nullptr) return mistakes.ToStatus();
-  compiled->prototype = compiled->factory.GetPrototype(built->message_type(0));
-  return std::shared_ptr<const ProtoSchema>(new ProtoSchema(std::move(compiled)));
-}
-
-absl::Status ProtoSchema::CheckSuccessorOf(const ProtoSchema& older) const {
-  const auto& then = *older.compiled_->prototype->GetDescriptor();
-  const auto& now = *compiled_->prototype->GetDescriptor();
-  RETURN_IF_ERROR(CheckEvolution(then, now));
-  // Enums beside the message.
-  for (int i = 0; i < then.file()->enum_type_count(); ++i) {
-    const auto* old = then.file()->enum_type(i);
-    const auto* same = now.file()->FindEnumTypeByName(old->name());
-    if (same != nullptr) RETURN_IF_ERROR(CheckEvolution(*old, *same));
-  }
-  return absl::OkStatus();
+  schema->prototype_ = schema->factory_.GetPrototype(built->message_type(0));
+  return schema;
 }
 
 absl::Status ProtoSchema::Validate(std::string_view data,
                                    google::pubsub::v1::Encoding encoding) const {
-  const std::unique_ptr<protobuf::Message> message(compiled_->prototype->New());
+  const std::unique_ptr<protobuf::Message> message(prototype_->New());
   if (encoding == google::pubsub::v1::JSON) {
     const auto parsed = protobuf::util::JsonStringToMessage(std::string(data), message.get());
     if (!parsed.ok()) {

@@ -1,7 +1,6 @@
-#include "emulator/schema/schema_evolution.h"
-
 #include <string>
 
+#include "emulator/schema/proto_schema.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
@@ -64,29 +63,41 @@ absl::Status CheckValues(const EnumDescriptor& from, const EnumDescriptor& to) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status CheckEvolution(const EnumDescriptor& older, const EnumDescriptor& newer) {
-  RETURN_IF_ERROR(CheckValues(older, newer));
-  return CheckValues(newer, older);
+// The enums in a message, or beside it in its file.
+template <typename Scope>
+absl::Status CheckEnums(const Scope& older, const Scope& newer) {
+  for (int i = 0; i < older.enum_type_count(); ++i) {
+    const EnumDescriptor* then = older.enum_type(i);
+    const EnumDescriptor* now = newer.FindEnumTypeByName(then->name());
+    if (now == nullptr) continue;
+    RETURN_IF_ERROR(CheckValues(*then, *now));
+    RETURN_IF_ERROR(CheckValues(*now, *then));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status CheckEvolution(const Descriptor& older, const Descriptor& newer) {
+absl::Status CheckMessage(const Descriptor& older, const Descriptor& newer) {
   if (older.full_name() != newer.full_name()) {
     return InvalidArgument("the message was {} and is {}", FullName(&older), FullName(&newer));
   }
   RETURN_IF_ERROR(CheckFields(older, newer));
   RETURN_IF_ERROR(CheckFields(newer, older));
   // What is nested in one revision only belongs to fields that came or went.
-  for (int i = 0; i < older.enum_type_count(); ++i) {
-    const EnumDescriptor* now = newer.FindEnumTypeByName(older.enum_type(i)->name());
-    if (now != nullptr) RETURN_IF_ERROR(CheckEvolution(*older.enum_type(i), *now));
-  }
+  RETURN_IF_ERROR(CheckEnums(older, newer));
   for (int i = 0; i < older.nested_type_count(); ++i) {
     const Descriptor* now = newer.FindNestedTypeByName(older.nested_type(i)->name());
-    if (now != nullptr) RETURN_IF_ERROR(CheckEvolution(*older.nested_type(i), *now));
+    if (now != nullptr) RETURN_IF_ERROR(CheckMessage(*older.nested_type(i), *now));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ProtoSchema::CheckSuccessorOf(const ProtoSchema& older) const {
+  const Descriptor& then = *older.prototype_->GetDescriptor();
+  const Descriptor& now = *prototype_->GetDescriptor();
+  RETURN_IF_ERROR(CheckMessage(then, now));
+  return CheckEnums(*then.file(), *now.file());
 }
 
 }  // namespace lockstep::emulator

@@ -1,19 +1,18 @@
 #include "emulator/schema/schema_registry.h"
 
 #include <algorithm>
-#include <optional>
+#include <functional>
 #include <random>
 #include <utility>
 
 #include "emulator/wire/field_rules.h"
 #include "emulator/wire/names.h"
+#include "emulator/wire/page.h"
 #include "emulator/wire/proto_time.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
 namespace {
-
-namespace pb = google::pubsub::v1;
 
 constexpr size_t kMaxRevisions = 20;
 
@@ -36,101 +35,101 @@ pb::Schema Shown(pb::Schema schema, pb::SchemaView view, pb::SchemaView otherwis
   return schema;
 }
 
-absl::Status Missing(const std::string& name) {
-  return NotFound("Resource not found (resource={}).", name);
-}
-
 }  // namespace
 
 SchemaRegistry::SchemaRegistry(const Clock& clock)
     : clock_(clock), revisions_made_(std::random_device()()) {}
 
-SchemaRegistry::Revision SchemaRegistry::MakeRevision(Schema schema,
-                                                      std::shared_ptr<const ProtoSchema> compiled) {
+pb::Schema SchemaRegistry::Append(pb::Schema schema, std::shared_ptr<const ProtoSchema> compiled,
+                                  Revisions* revisions) {
   // Eight hex digits that do not repeat: an odd multiplier permutes 32 bits.
   const auto number = static_cast<uint32_t>(++revisions_made_ * 2'654'435'761U);
   schema.set_revision_id(fmt::format("{:08x}", number));
   *schema.mutable_revision_create_time() = ToProto(clock_.Now());
-  return {std::move(schema), std::move(compiled)};
+  revisions->push_back({schema, std::move(compiled)});
+  return schema;
 }
 
-absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::Create(const std::string& parent,
-                                                              const std::string& id,
-                                                              Schema schema) {
-  RETURN_IF_ERROR(CheckProject(parent));
-  RETURN_IF_ERROR(CheckId(id));
+absl::StatusOr<pb::Schema> SchemaRegistry::Create(const pb::CreateSchemaRequest& request) {
+  RETURN_IF_ERROR(CheckProject(request.parent()));
+  RETURN_IF_ERROR(CheckId(request.schema_id()));
+  pb::Schema schema = request.schema();
   ASSIGN_OR_RETURN(auto compiled, Compile(schema));
-  schema.set_name(parent + "/schemas/" + id);
+  schema.set_name(request.parent() + "/schemas/" + request.schema_id());
   std::scoped_lock lock(mu_);
   const auto [it, is_new] = schemas_.try_emplace(schema.name());
-  if (!is_new) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "Resource already exists in the project (resource={}).", schema.name());
-  }
-  it->second.push_back(MakeRevision(std::move(schema), std::move(compiled)));
-  return it->second.back().schema;
+  if (!is_new) return ResourceExists(schema.name());
+  return Append(std::move(schema), std::move(compiled), &it->second);
 }
 
-absl::StatusOr<SchemaRegistry::Revisions> SchemaRegistry::Find(const std::string& name) const {
+SchemaRegistry::Revisions::const_iterator SchemaRegistry::FindIn(const Revisions& revisions,
+                                                                 const std::string& id) {
+  return std::find_if(revisions.begin(), revisions.end(),
+                      [&id](const Revision& each) { return each.schema.revision_id() == id; });
+}
+
+absl::StatusOr<SchemaRegistry::Revisions*> SchemaRegistry::FindLocked(const std::string& name) {
   RETURN_IF_ERROR(ResourceName::Parse(name, "schemas").status());
-  std::scoped_lock lock(mu_);
   const auto it = schemas_.find(name);
-  if (it == schemas_.end()) return Missing(name);
-  return it->second;
+  if (it == schemas_.end()) return ResourceNotFound(name);
+  return &it->second;
 }
 
-absl::StatusOr<SchemaRegistry::Revision> SchemaRegistry::FindRevision(
-    const std::string& name) const {
+absl::StatusOr<SchemaRegistry::Revisions> SchemaRegistry::Find(const std::string& name) {
+  std::scoped_lock lock(mu_);
+  ASSIGN_OR_RETURN(const Revisions* revisions, FindLocked(name));
+  return *revisions;
+}
+
+absl::StatusOr<SchemaRegistry::Revision> SchemaRegistry::FindRevision(const std::string& name) {
   const size_t at = name.find('@');
   ASSIGN_OR_RETURN(const Revisions revisions, Find(name.substr(0, at)));
   if (at == std::string::npos) return revisions.back();
-  const std::string id = name.substr(at + 1);
-  for (const Revision& revision : revisions) {
-    if (revision.schema.revision_id() == id) return revision;
-  }
-  return Missing(name);
+  const auto revision = FindIn(revisions, name.substr(at + 1));
+  if (revision == revisions.end()) return ResourceNotFound(name);
+  return *revision;
 }
 
-absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::Get(const std::string& name,
-                                                           View view) const {
-  ASSIGN_OR_RETURN(Revision revision, FindRevision(name));
-  return Shown(std::move(revision.schema), view, pb::FULL);
+absl::StatusOr<pb::Schema> SchemaRegistry::Get(const pb::GetSchemaRequest& request) {
+  ASSIGN_OR_RETURN(Revision revision, FindRevision(request.name()));
+  return Shown(std::move(revision.schema), request.view(), pb::FULL);
 }
 
-absl::StatusOr<Page<SchemaRegistry::Schema>> SchemaRegistry::List(const std::string& parent,
-                                                                  View view,
-                                                                  const PageRequest& page) const {
-  RETURN_IF_ERROR(CheckProject(parent));
+absl::StatusOr<pb::ListSchemasResponse> SchemaRegistry::List(
+    const pb::ListSchemasRequest& request) {
+  RETURN_IF_ERROR(CheckProject(request.parent()));
   std::scoped_lock lock(mu_);
-  return ListPage<Schema>(schemas_, parent + "/schemas/", page, [view](const Revisions& each) {
-    return std::optional<Schema>(Shown(each.back().schema, view, pb::BASIC));
-  });
+  return ListPage(
+      request, schemas_, request.parent() + "/schemas/",
+      [&request](const Revisions& each) {
+        return Shown(each.back().schema, request.view(), pb::BASIC);
+      },
+      &pb::ListSchemasResponse::mutable_schemas);
 }
 
-absl::StatusOr<Page<SchemaRegistry::Schema>> SchemaRegistry::ListRevisions(
-    const std::string& name, View view, const PageRequest& page) const {
-  ASSIGN_OR_RETURN(const Revisions revisions, Find(name));
-  std::map<std::string, const Schema*> newest_first;
+absl::StatusOr<pb::ListSchemaRevisionsResponse> SchemaRegistry::ListRevisions(
+    const pb::ListSchemaRevisionsRequest& request) {
+  ASSIGN_OR_RETURN(const Revisions revisions, Find(request.name()));
+  std::map<std::string, pb::Schema> newest_first;
   for (size_t i = 0; i < revisions.size(); ++i) {
-    newest_first[fmt::format("{:04}", revisions.size() - i)] = &revisions[i].schema;
+    newest_first[fmt::format("{:04}", revisions.size() - i)] =
+        Shown(revisions[i].schema, request.view(), pb::BASIC);
   }
-  return ListPage<Schema>(newest_first, "", page, [view](const Schema* each) {
-    return std::optional<Schema>(Shown(*each, view, pb::BASIC));
-  });
+  return ListPage(request, newest_first, "", std::identity(),
+                  &pb::ListSchemaRevisionsResponse::mutable_schemas);
 }
 
-absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::Add(const std::string& name, Schema schema) {
+absl::StatusOr<pb::Schema> SchemaRegistry::Add(const std::string& name, pb::Schema schema) {
+  std::scoped_lock lock(mu_);
+  ASSIGN_OR_RETURN(Revisions * revisions, FindLocked(name));
   ASSIGN_OR_RETURN(auto compiled, Compile(schema));
   schema.set_name(name);
-  std::scoped_lock lock(mu_);
-  const auto it = schemas_.find(name);
-  if (it == schemas_.end()) return Missing(name);
-  if (it->second.size() >= kMaxRevisions) {
+  if (revisions->size() >= kMaxRevisions) {
     return MakeStatus(absl::StatusCode::kResourceExhausted,
                       "The schema has {} revisions, as many as it may: delete one (resource={}).",
                       kMaxRevisions, name);
   }
-  for (const Revision& older : it->second) {
+  for (const Revision& older : *revisions) {
     if (absl::Status fits = compiled->CheckSuccessorOf(*older.compiled); !fits.ok()) {
       return InvalidArgument(
           "Compatibility checking failed to commit a schema revision for (schema={}): it is "
@@ -138,75 +137,70 @@ absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::Add(const std::string& na
           name, older.schema.revision_id(), MessageOf(fits));
     }
   }
-  it->second.push_back(MakeRevision(std::move(schema), std::move(compiled)));
-  return it->second.back().schema;
+  return Append(std::move(schema), std::move(compiled), revisions);
 }
 
-absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::Commit(const std::string& name,
-                                                              Schema schema) {
-  RETURN_IF_ERROR(Find(name).status());
-  return Add(name, std::move(schema));
+absl::StatusOr<pb::Schema> SchemaRegistry::Commit(const pb::CommitSchemaRequest& request) {
+  return Add(request.name(), request.schema());
 }
 
-absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::Rollback(const std::string& name,
-                                                                const std::string& revision_id) {
-  ASSIGN_OR_RETURN(Revision old, FindRevision(name + "@" + revision_id));
-  return Add(name, std::move(old.schema));
+absl::StatusOr<pb::Schema> SchemaRegistry::Rollback(const pb::RollbackSchemaRequest& request) {
+  ASSIGN_OR_RETURN(Revision old, FindRevision(request.name() + "@" + request.revision_id()));
+  return Add(request.name(), std::move(old.schema));
 }
 
-absl::StatusOr<SchemaRegistry::Schema> SchemaRegistry::DeleteRevision(
-    const std::string& name, const std::string& revision_id) {
-  const size_t at = name.find('@');
-  const std::string schema = name.substr(0, at);
-  const std::string id = at == std::string::npos ? revision_id : name.substr(at + 1);
-  RETURN_IF_ERROR(Find(schema).status());
+absl::StatusOr<pb::Schema> SchemaRegistry::DeleteRevision(
+    const pb::DeleteSchemaRevisionRequest& request) {
+  const size_t at = request.name().find('@');
+  const std::string name = request.name().substr(0, at);
+  const std::string id =
+      at == std::string::npos ? request.revision_id() : request.name().substr(at + 1);
   std::scoped_lock lock(mu_);
-  const auto it = schemas_.find(schema);
-  if (it == schemas_.end()) return Missing(schema);
-  Revisions& revisions = it->second;
-  const auto gone = std::find_if(revisions.begin(), revisions.end(), [&id](const Revision& each) {
-    return each.schema.revision_id() == id;
-  });
-  if (gone == revisions.end()) return Missing(schema + "@" + id);
-  if (revisions.size() == 1) {
+  ASSIGN_OR_RETURN(Revisions * revisions, FindLocked(name));
+  const auto gone = FindIn(*revisions, id);
+  if (gone == revisions->end()) return ResourceNotFound(name + "@" + id);
+  if (revisions->size() == 1) {
     return FailedPrecondition("The last revision can't be deleted; delete the schema instead.");
   }
-  revisions.erase(gone);
-  return revisions.back().schema;
+  revisions->erase(gone);
+  return revisions->back().schema;
 }
 
 absl::Status SchemaRegistry::Delete(const std::string& name) {
   RETURN_IF_ERROR(ResourceName::Parse(name, "schemas").status());
   std::scoped_lock lock(mu_);
-  return schemas_.erase(name) > 0 ? absl::OkStatus() : Missing(name);
+  return schemas_.erase(name) > 0 ? absl::OkStatus() : ResourceNotFound(name);
 }
 
-absl::Status SchemaRegistry::ValidateSchema(const Schema& schema) {
-  return Compile(schema).status();
-}
-
-absl::Status SchemaRegistry::ValidateMessage(const pb::ValidateMessageRequest& request) const {
+absl::Status SchemaRegistry::ValidateSchema(const pb::ValidateSchemaRequest& request) {
   RETURN_IF_ERROR(CheckProject(request.parent()));
+  return Compile(request.schema()).status();
+}
+
+absl::Status SchemaRegistry::ValidateMessage(const pb::ValidateMessageRequest& request) {
+  RETURN_IF_ERROR(CheckProject(request.parent()));
+  std::shared_ptr<const ProtoSchema> compiled;
   switch (request.schema_spec_case()) {
     case pb::ValidateMessageRequest::kName: {
       ASSIGN_OR_RETURN(const Revision revision, FindRevision(request.name()));
-      return revision.compiled->Validate(request.message(), request.encoding());
+      compiled = revision.compiled;
+      break;
     }
     case pb::ValidateMessageRequest::kSchema: {
-      ASSIGN_OR_RETURN(const auto compiled, Compile(request.schema()));
-      return compiled->Validate(request.message(), request.encoding());
+      ASSIGN_OR_RETURN(compiled, Compile(request.schema()));
+      break;
     }
     case pb::ValidateMessageRequest::SCHEMA_SPEC_NOT_SET:
-      break;
+      return InvalidArgument("ValidateMessage needs the name of a schema or a schema.");
   }
-  return InvalidArgument("ValidateMessage needs the name of a schema or a schema.");
+  return compiled->Validate(request.message(), request.encoding());
 }
 
-absl::Status SchemaRegistry::CheckSettings(const pb::SchemaSettings& settings) const {
+absl::Status SchemaRegistry::CheckSettings(const pb::SchemaSettings& settings) {
   if (settings.encoding() != pb::BINARY && settings.encoding() != pb::JSON) {
     return InvalidArgument("Invalid schema_settings: the encoding must be BINARY or JSON.");
   }
-  ASSIGN_OR_RETURN(const Revisions revisions, Find(settings.schema()));
+  RETURN_IF_ERROR(Find(settings.schema()).status());
   for (const std::string& id : {settings.first_revision_id(), settings.last_revision_id()}) {
     if (id.empty()) continue;
     RETURN_IF_ERROR(FindRevision(settings.schema() + "@" + id).status());
@@ -215,29 +209,27 @@ absl::Status SchemaRegistry::CheckSettings(const pb::SchemaSettings& settings) c
 }
 
 absl::Status SchemaRegistry::CheckMessages(const pb::SchemaSettings& settings,
-                                           const pb::PublishRequest& request) const {
+                                           const pb::PublishRequest& request) {
   const auto found = Find(settings.schema());
   if (!found.ok()) {
     return InvalidArgument("The schema of {} was deleted: it can't check any message.",
                            request.topic());
   }
-  const auto position = [&found](const std::string& id, size_t otherwise) {
-    for (size_t i = 0; i < found->size(); ++i) {
-      if ((*found)[i].schema.revision_id() == id) return i;
-    }
-    return otherwise;
-  };
-  const size_t first = position(settings.first_revision_id(), 0);
-  const size_t last = position(settings.last_revision_id(), found->size() - 1);
+  auto first = FindIn(*found, settings.first_revision_id());
+  auto last = FindIn(*found, settings.last_revision_id());
+  if (first == found->end()) first = found->begin();
+  if (last == found->end()) last = std::prev(found->end());
+  if (first > last) return InvalidArgument("No revision is allowed.");
   for (const auto& message : request.messages()) {
-    absl::Status newest;  // what to tell the client
-    bool fits = false;
-    for (size_t i = last + 1; i-- > first && !fits;) {
-      absl::Status checked = (*found)[i].compiled->Validate(message.data(), settings.encoding());
-      fits = checked.ok();
-      if (i == last) newest = std::move(checked);
+    const auto check = [&](const Revision& revision) {
+      return revision.compiled->Validate(message.data(), settings.encoding());
+    };
+    const auto fits = [&](const Revision& revision) { return check(revision).ok(); };
+    // From the newest on; the client is told what that one says.
+    if (std::none_of(std::make_reverse_iterator(std::next(last)), std::make_reverse_iterator(first),
+                     fits)) {
+      return check(*last);
     }
-    if (!fits) return newest.ok() ? InvalidArgument("No revision is allowed.") : newest;
   }
   return absl::OkStatus();
 }

@@ -35,7 +35,7 @@ class LimitsWire : public WireTest {
     return Open(kSubscription, change)->Finish().error_code();
   }
   StreamInfo InfoOf(const std::string& client_id) {
-    for (const StreamInfo& each : server_->Streams()) {
+    for (const StreamInfo& each : server_->faults().Streams()) {
       if (each.client_id == client_id) return each;
     }
     return {};

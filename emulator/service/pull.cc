@@ -11,8 +11,6 @@
 namespace lockstep::emulator {
 namespace {
 
-namespace pb = google::pubsub::v1;
-
 constexpr auto kLongestWait = std::chrono::seconds(20);
 constexpr int kMaxMessages = 1000;
 
@@ -59,7 +57,7 @@ void Pull::Try(bool last) {
   absl::Status status;
   {
     std::scoped_lock lock(mu_);
-    if (ended_ || consumer_ == nullptr || (faults_->frozen() && !last)) return;
+    if (ended_ || consumer_ == nullptr || (faults_->options().frozen && !last)) return;
     const int wanted = std::min(request_->max_messages(), kMaxMessages);
     auto taken = subscription_->Take(consumer_, Budget{static_cast<size_t>(wanted)});
     if (taken.ok() && taken->empty() && !last) return;
@@ -88,7 +86,5 @@ void Pull::Leave(const absl::Status& status) {
   if (consumer_ != nullptr) subscription_->Detach(consumer_);
   Finish(ToGrpc(status));
 }
-
-void Pull::OnDone() { const auto last = std::move(self_); }
 
 }  // namespace lockstep::emulator

@@ -20,17 +20,16 @@ class Pull : public grpc::ServerUnaryReactor,
              public std::enable_shared_from_this<Pull> {
  public:
   static grpc::ServerUnaryReactor* Begin(Broker* broker, Faults* faults, Timekeeper* timekeeper,
-                                         const google::pubsub::v1::PullRequest* request,
-                                         google::pubsub::v1::PullResponse* response);
+                                         const pb::PullRequest* request,
+                                         pb::PullResponse* response);
 
-  Pull(Faults* faults, const google::pubsub::v1::PullRequest* request,
-       google::pubsub::v1::PullResponse* response);
+  Pull(Faults* faults, const pb::PullRequest* request, pb::PullResponse* response);
 
   void Wake() override { Try(false); }
 
  private:
   void OnCancel() override { End(absl::CancelledError("The client is gone.")); }
-  void OnDone() override;
+  void OnDone() override { const auto last = std::move(self_); }
 
   absl::Status Open(Broker* broker);
   void Try(bool last);
@@ -41,8 +40,8 @@ class Pull : public grpc::ServerUnaryReactor,
 
   Faults* const faults_;
   // gRPC's, until we have answered: only while not ended_.
-  const google::pubsub::v1::PullRequest* const request_;
-  google::pubsub::v1::PullResponse* const response_;
+  const pb::PullRequest* const request_;
+  pb::PullResponse* const response_;
   const bool return_immediately_;
   std::shared_ptr<Pull> self_;  // until OnDone: gRPC holds a bare pointer
   std::shared_ptr<Subscription> subscription_;

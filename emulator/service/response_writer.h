@@ -10,15 +10,9 @@
 
 namespace lockstep::emulator {
 
-// One delivery with its ack id's parts; `copy` tells a duplicate made by fault injection.
-struct OutgoingMessage {
-  const Delivery* delivery;
-  uint32_t copy = 0;
-};
-
-// `head` with `messages` as its received_messages, serialized into one piece of memory: a message
+// `head` with `deliveries` as its received_messages, serialized into one piece of memory: a message
 // costs a copy of its bytes and no protobuf.
 grpc::ByteBuffer WriteResponse(const google::pubsub::v1::StreamingPullResponse& head,
-                               uint32_t subscription, const std::vector<OutgoingMessage>& messages);
+                               uint32_t subscription, const std::vector<Delivery>& deliveries);
 
 }  // namespace lockstep::emulator

@@ -2,15 +2,21 @@
 
 #include <grpcpp/support/status.h>
 
+#include <string>
+
 #include "absl/status/status.h"
-#include "emulator/faults/ack_path.h"
+#include "platform/status.h"
 
 namespace lockstep::emulator {
 
-grpc::Status ToGrpc(const absl::Status& status);
+// The payload of an absl::Status that becomes the details of a gRPC one.
+inline constexpr char kStatusDetails[] = "type.googleapis.com/google.rpc.Status";
 
-// With exactly-once delivery a request fails when one of its ids does: an ErrorInfo in the
-// status's details says which, and why.
-grpc::Status ToGrpc(const AckAnswer& answer);
+inline grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const auto details = status.GetPayload(kStatusDetails);
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(MessageOf(status)),
+          details ? std::string(*details) : ""};
+}
 
 }  // namespace lockstep::emulator

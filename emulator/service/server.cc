@@ -2,15 +2,11 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <array>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include "emulator/core/broker.h"
-#include "emulator/core/timekeeper.h"
-#include "emulator/schema/schema_registry.h"
-#include "emulator/service/services.h"
+#include "emulator/service/pubsub_service.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
@@ -21,16 +17,14 @@ constexpr int kMaxRequestBytes = 24 << 20;
 
 }  // namespace
 
-// The wiring: services over the broker, beside it time and faults.
+// The wiring: the service over the broker, beside it time and faults.
 struct Server::Parts {
   explicit Parts(const Options& options)
       : faults(options.faults),
         timekeeper(*options.clock),
         schemas(*options.clock),
         broker(&timekeeper, &schemas),
-        services{NewPublisherService(&broker, &faults),
-                 NewSubscriberService(&broker, &faults, &timekeeper),
-                 NewSchemaService(&schemas, &broker, &faults)} {
+        service(NewPubsubService(&broker, &schemas, &faults, &timekeeper)) {
     faults.OnThaw([this] { broker.WakeAll(); });
   }
 
@@ -38,8 +32,7 @@ struct Server::Parts {
   Timekeeper timekeeper;
   SchemaRegistry schemas;
   Broker broker;
-  const std::array<std::unique_ptr<grpc::Service>, 3> services;
-  std::mutex stopping;
+  const std::unique_ptr<grpc::Service> service;
   std::mutex mu;
   std::unique_ptr<grpc::Server> grpc;
   bool started = false;  // or stopped
@@ -51,8 +44,6 @@ Server::Server(Options options)
 Server::~Server() { Stop(); }
 
 Faults& Server::faults() { return parts_->faults; }
-
-std::vector<StreamInfo> Server::Streams() const { return parts_->faults.Streams(); }
 
 absl::Status Server::Start() {
   RETURN_IF_ERROR(options_.faults.Validate());
@@ -75,7 +66,7 @@ absl::Status Server::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetMaxSendMessageSize(-1);
-  for (const auto& service : parts_->services) builder.RegisterService(service.get());
+  builder.RegisterService(parts_->service.get());
   parts_->grpc = builder.BuildAndStart();
   if (parts_->grpc == nullptr || port == 0) {
     parts_->grpc.reset();
@@ -89,18 +80,14 @@ absl::Status Server::Start() {
 }
 
 void Server::Stop() {
-  std::scoped_lock stop(parts_->stopping);  // a second caller waits for the first
-  std::unique_ptr<grpc::Server> running;
-  {
-    std::scoped_lock lock(parts_->mu);
-    parts_->started = true;
-    running = std::move(parts_->grpc);
-  }
-  if (running != nullptr) {
+  std::scoped_lock lock(parts_->mu);  // a second caller waits for the first
+  parts_->started = true;
+  if (parts_->grpc != nullptr) {
     parts_->faults.Thaw();  // calls that wait are answered
     parts_->faults.CloseStreams(Unavailable("The emulator is stopping."));
-    running->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
-    running->Wait();
+    parts_->grpc->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    parts_->grpc->Wait();
+    parts_->grpc.reset();
   }
   parts_->timekeeper.Stop();
 }

@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "emulator/faults/faults.h"
@@ -36,11 +35,8 @@ class Server : public Service {
   // "127.0.0.1:43121". REQUIRES: started.
   const std::string& address() const { return address_; }
 
-  // Fault injection, at any time.
+  // Fault injection and what open streams hold, at any time.
   Faults& faults();
-
-  // What its open streams hold, at any time.
-  std::vector<StreamInfo> Streams() const;
 
  private:
   struct Parts;

@@ -92,7 +92,7 @@ class SeveralStreamsWire : public WireTest {
     // Open is a stream once the server knows what it asks for.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     const auto open = [this] {
-      const auto streams = server_->Streams();
+      const auto streams = server_->faults().Streams();
       return std::count_if(streams.begin(), streams.end(),
                            [](const StreamInfo& each) { return !each.client_id.empty(); });
     };
@@ -138,7 +138,7 @@ TEST_F(SeveralStreamsWire, TheLoadIsSpread) {
   EXPECT_THAT(per_client, SizeIs(3));
 }
 
-TEST_F(SeveralStreamsWire, AKeyIsOnOneStreamAtATimeAndMayMoveOnceItIsSettled) {
+TEST_F(SeveralStreamsWire, AKeyIsOnOneStreamAtATimeAndMayMoveOnceItIsAcked) {
   Subscribe(true);
   Connect(2);
   constexpr int kKeys = 40;
@@ -165,7 +165,7 @@ TEST_F(SeveralStreamsWire, AKeyIsOnOneStreamAtATimeAndMayMoveOnceItIsSettled) {
   for (const auto& [key, values] : data) {
     EXPECT_THAT(values, ::testing::ElementsAre("0", "1", "2", "3", "4")) << key;
   }
-  // A client that has keys leaves and settles what it holds by unary calls: its keys go on with the
+  // A client that has keys leaves and acks what it holds by unary calls: its keys go on with the
   // other.
   const int leaver = owner.at("key-0");
   std::vector<std::string> held;

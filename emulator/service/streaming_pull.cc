@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "emulator/faults/ack_path.h"
 #include "emulator/service/response_writer.h"
 #include "emulator/service/rpc_status.h"
 #include "emulator/wire/field_rules.h"
@@ -18,18 +19,13 @@ constexpr int64_t kMaxConfirmations = 1 << 20;
 constexpr int kProtocolVersionField = 10;
 
 absl::Status CheckDeadline(int seconds) {
-  if (seconds >= 10 && seconds <= 600) return absl::OkStatus();
-  return InvalidArgument("Invalid stream_ack_deadline_seconds: {} is not within 10 and 600.",
-                         seconds);
+  return CheckRange("stream_ack_deadline_seconds", seconds, 10, 600);
 }
 
 }  // namespace
 
-StreamingPull::StreamingPull(Broker* broker, Faults* faults, AckPath* acks)
-    : broker_(broker), faults_(faults), acks_(acks) {}
-
-StreamingPull* StreamingPull::Begin(Broker* broker, Faults* faults, AckPath* acks) {
-  auto stream = std::make_shared<StreamingPull>(broker, faults, acks);
+StreamingPull* StreamingPull::Begin(Broker* broker, Faults* faults, Timekeeper* timekeeper) {
+  auto stream = std::make_shared<StreamingPull>(broker, faults, timekeeper);
   stream->self_ = stream;
   faults->AddStream(stream);
   stream->StartSendInitialMetadata();
@@ -93,25 +89,26 @@ absl::Status StreamingPull::Handle(Request request) {
                                     std::chrono::seconds(request.stream_ack_deadline_seconds()));
     }
   }
-  return Settle(request);
+  return HandleAcks(request);
 }
 
 absl::Status StreamingPull::Open(const Request& request) {
   RETURN_IF_ERROR(CheckDeadline(request.stream_ack_deadline_seconds()));
   ASSIGN_OR_RETURN(subscription_, broker_->FindSubscription(request.subscription()));
   ConsumerLimits limits;
-  if (!faults_->ignores_flow_control()) {
+  if (!faults_->options().ignore_flow_control) {
     limits.max_messages = request.max_outstanding_messages();
     limits.max_bytes = request.max_outstanding_bytes();
   }
   limits.ack_deadline = std::chrono::seconds(request.stream_ack_deadline_seconds());
   client_id_ = request.client_id();
   ASSIGN_OR_RETURN(consumer_, subscription_->Attach(limits, client_id_, weak_from_this()));
-  const auto properties = subscription_->GetProperties();
+  const auto properties = subscription_->Properties();
   bool too_late = false;
   {
     std::scoped_lock lock(mu_);
-    head_wanted_ = properties.exactly_once;  // clients decide by it how to ack
+    // Clients decide by it how to ack.
+    head_wanted_ = properties.exactly_once_delivery_enabled();
     opened_ = true;
     too_late = finished_;  // closed while we attached
   }
@@ -119,15 +116,13 @@ absl::Status StreamingPull::Open(const Request& request) {
   return absl::OkStatus();
 }
 
-absl::Status StreamingPull::Settle(const Request& request) {
+absl::Status StreamingPull::HandleAcks(const Request& request) {
   if (request.modify_deadline_seconds_size() != request.modify_deadline_ack_ids_size()) {
     return InvalidArgument(
         "modify_deadline_seconds and modify_deadline_ack_ids must have the same size.");
   }
   for (const int seconds : request.modify_deadline_seconds()) {
-    if (seconds < 0 || seconds > 600) {
-      return InvalidArgument("Invalid ack deadline: {} s is not within 0 and 600.", seconds);
-    }
+    RETURN_IF_ERROR(CheckRange("ack deadline", seconds, 0, 600, " s"));
   }
   if (!request.modify_deadline_ack_ids().empty()) {
     ASSIGN_OR_RETURN(AckReport report,
@@ -143,14 +138,15 @@ absl::Status StreamingPull::Settle(const Request& request) {
     }
   }
   if (request.ack_ids().empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(AckAnswer answer, acks_->Acknowledge(subscription_, request.ack_ids()));
-  if (answer.report.exactly_once) {
+  ASSIGN_OR_RETURN(AckReport report,
+                   AcknowledgePastFaults(faults_, timekeeper_, subscription_, request.ack_ids()));
+  if (report.exactly_once) {
     std::scoped_lock lock(mu_);
     auto* confirmation = head_.mutable_acknowledge_confirmation();
-    for (auto& id : answer.report.done) confirmation->add_ack_ids(std::move(id));
-    for (auto& id : answer.report.invalid) confirmation->add_invalid_ack_ids(std::move(id));
-    for (auto& id : answer.report.unordered) confirmation->add_unordered_ack_ids(std::move(id));
-    for (auto& id : answer.temporary) confirmation->add_temporary_failed_ack_ids(std::move(id));
+    for (auto& id : report.done) confirmation->add_ack_ids(std::move(id));
+    for (auto& id : report.invalid) confirmation->add_invalid_ack_ids(std::move(id));
+    for (auto& id : report.unordered) confirmation->add_unordered_ack_ids(std::move(id));
+    for (auto& id : report.temporary) confirmation->add_temporary_failed_ack_ids(std::move(id));
     NoteConfirmations(request.ack_ids());
   }
   return absl::OkStatus();
@@ -174,7 +170,7 @@ StreamInfo StreamingPull::Info() const {
   StreamInfo info;
   std::scoped_lock lock(mu_);  // and while it is held, the consumer is not detached
   if (!opened_ || finished_) return info;
-  info.subscription = subscription_->Config().name();
+  info.subscription = subscription_->name();
   info.client_id = client_id_;
   info.unsent_bytes = unsent_bytes_ + head_bytes_;
   std::tie(info.outstanding_messages, info.outstanding_bytes) =
@@ -183,49 +179,37 @@ StreamInfo StreamingPull::Info() const {
 }
 
 void StreamingPull::Pump() {
-  for (;;) {
-    std::optional<absl::Status> end;
-    bool attached = false;
-    {
-      std::scoped_lock lock(mu_);
-      if (busy_) {
-        again_ = true;
-        return;
-      }
-      if (finished_) return;
-      again_ = false;
-      if (ending_) {
-        finished_ = true;
-        end = ending_;
-        attached = opened_;
-      } else if (!opened_) {
-        return;
-      }
-      busy_ = true;
-    }
-    if (end) {  // busy_ stays: nothing is sent after the end
+  std::unique_lock lock(mu_);
+  again_ = true;
+  if (busy_ || finished_) return;
+  busy_ = true;
+  while (again_ || ending_) {
+    again_ = false;
+    if (ending_) {  // busy_ stays: nothing is sent after the end
+      finished_ = true;
+      const absl::Status end = *ending_;
+      const bool attached = opened_;
+      lock.unlock();
       // Before Finish: a client that sees the end must not find us among the consumers any more.
       if (attached) subscription_->Detach(consumer_);
-      return Finish(ToGrpc(*end));
+      return Finish(ToGrpc(end));
     }
+    if (!opened_) break;
+    lock.unlock();
     if (SendNext()) return;  // OnWriteDone goes on
-    std::scoped_lock lock(mu_);
-    busy_ = false;
-    if (!again_ && !ending_) return;
+    lock.lock();
   }
+  busy_ = false;
 }
 
 bool StreamingPull::SendNext() {
-  if (faults_->frozen()) return false;
+  if (faults_->options().frozen) return false;
   auto taken = subscription_->Take(consumer_, Budget{});
-  const absl::Status failed = taken.ok() ? absl::OkStatus() : taken.status();
-  absl::Status fault;
-  if (failed.ok() && !taken->empty()) fault = faults_->CheckStream();
   Response head;
   {
     std::scoped_lock lock(mu_);
-    if (!failed.ok()) {
-      if (!ending_) ending_ = failed;
+    if (!taken.ok()) {
+      if (!ending_) ending_ = taken.status();
       return false;
     }
     if (taken->empty() && !head_wanted_) return false;
@@ -233,17 +217,18 @@ bool StreamingPull::SendNext() {
     head_bytes_ = 0;
     head_wanted_ = false;
   }
-  const auto properties = subscription_->GetProperties();  // they may change while we stream
-  head.mutable_subscription_properties()->set_exactly_once_delivery_enabled(
-      properties.exactly_once);
-  head.mutable_subscription_properties()->set_message_ordering_enabled(properties.ordered);
-  std::vector<OutgoingMessage> messages;
-  messages.reserve(taken->size());
-  for (const Delivery& delivery : *taken) {
-    messages.push_back({&delivery});
-    if (faults_->Duplicate()) messages.push_back({&delivery, 1});
+  const absl::Status fault = taken->empty() ? absl::OkStatus() : faults_->CheckStream();
+  // Each time: they may change while we stream.
+  *head.mutable_subscription_properties() = subscription_->Properties();
+  std::vector<Delivery> deliveries;
+  deliveries.reserve(taken->size());
+  for (Delivery& delivery : *taken) {
+    deliveries.push_back(std::move(delivery));
+    if (!faults_->Duplicate()) continue;
+    deliveries.push_back(deliveries.back());
+    deliveries.back().copy = 1;
   }
-  outgoing_ = WriteResponse(head, subscription_->number(), messages);
+  outgoing_ = WriteResponse(head, subscription_->number(), deliveries);
   {
     std::scoped_lock lock(mu_);
     unsent_bytes_ = static_cast<int64_t>(outgoing_.Length());
@@ -267,9 +252,5 @@ void StreamingPull::OnWriteDone(bool ok) {
   if (read) ReadMore();
   Pump();
 }
-
-void StreamingPull::OnCancel() { CloseWith(absl::CancelledError("The client is gone.")); }
-
-void StreamingPull::OnDone() { const auto last = std::move(self_); }
 
 }  // namespace lockstep::emulator

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "emulator/core/broker.h"
-#include "emulator/faults/ack_path.h"
+#include "emulator/core/timekeeper.h"
 #include "emulator/faults/faults.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 
@@ -24,28 +24,29 @@ class StreamingPull : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
                       public OpenStream,
                       public std::enable_shared_from_this<StreamingPull> {
  public:
-  StreamingPull(Broker* broker, Faults* faults, AckPath* acks);
+  StreamingPull(Broker* broker, Faults* faults, Timekeeper* timekeeper)
+      : broker_(broker), faults_(faults), timekeeper_(timekeeper) {}
 
   // The reactor to hand to gRPC.
-  static StreamingPull* Begin(Broker* broker, Faults* faults, AckPath* acks);
+  static StreamingPull* Begin(Broker* broker, Faults* faults, Timekeeper* timekeeper);
 
   void Wake() override { Pump(); }
   void CloseWith(const absl::Status& reason) override;
   StreamInfo Info() const override;
 
  private:
-  using Request = google::pubsub::v1::StreamingPullRequest;
-  using Response = google::pubsub::v1::StreamingPullResponse;
+  using Request = pb::StreamingPullRequest;
+  using Response = pb::StreamingPullResponse;
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
+  void OnCancel() override { CloseWith(absl::CancelledError("The client is gone.")); }
+  void OnDone() override { const auto last = std::move(self_); }
 
   void HandleIncoming();
   absl::Status Handle(Request request);
   absl::Status Open(const Request& request);
-  absl::Status Settle(const Request& request);
+  absl::Status HandleAcks(const Request& request);
   void NoteConfirmations(const Subscription::AckIds& ids);
   // Sends the next response if there is something to send and nothing on its way; or ends.
   void Pump();
@@ -55,7 +56,7 @@ class StreamingPull : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
 
   Broker* const broker_;
   Faults* const faults_;
-  AckPath* const acks_;
+  Timekeeper* const timekeeper_;
   std::shared_ptr<StreamingPull> self_;  // until OnDone: gRPC holds a bare pointer
   grpc::ByteBuffer incoming_;            // of the read under way
   grpc::ByteBuffer outgoing_;            // of the write under way

@@ -41,8 +41,8 @@ TEST_F(UnknownWire, AFieldOfANewerApiIsUnimplementedInEveryRequestAtAnyDepth) {
   seek.set_subscription(kSubscription);
   seek.mutable_time()->set_seconds(1);
   seek.MergeFromString(kNewer);
-  pb::SeekResponse sought;
-  EXPECT_EQ(Call(subscriber_.get(), &pb::Subscriber::Stub::Seek, seek, &sought).error_code(),
+  pb::SeekResponse seek_response;
+  EXPECT_EQ(Call(subscriber_.get(), &pb::Subscriber::Stub::Seek, seek, &seek_response).error_code(),
             StatusCode::UNIMPLEMENTED);
   pb::PullRequest pull;
   pull.set_subscription(kSubscription);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "emulator/wire/proto_time.h"
+#include "platform/duration.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
@@ -73,10 +75,8 @@ int64_t TakeInteger(int field, Message* message) {
   auto* unknown = reflection->MutableUnknownFields(message);
   for (int i = 0; i < unknown->field_count(); ++i) {
     const auto& each = unknown->field(i);
-    if (each.number() != field || each.type() != google::protobuf::UnknownField::TYPE_VARINT) {
-      continue;
-    }
-    value = static_cast<int64_t>(each.varint());
+    const bool is_integer = each.type() == google::protobuf::UnknownField::TYPE_VARINT;
+    if (each.number() == field && is_integer) value = static_cast<int64_t>(each.varint());
   }
   unknown->DeleteByNumber(field);
   return value;
@@ -116,6 +116,21 @@ absl::Status CheckLabels(const google::protobuf::Map<std::string, std::string>& 
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckRange(std::string_view what, int value, int least, int most,
+                        std::string_view unit) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return InvalidArgument("Invalid {}: {}{} is not within {} and {}.", what, value, unit, least,
+                         most);
+}
+
+absl::Status CheckDuration(std::string_view what, const google::protobuf::Duration& duration,
+                           Millis least, Millis most) {
+  const Millis value = FromProto(duration);
+  if (value >= least && value <= most) return absl::OkStatus();
+  return InvalidArgument("Invalid {}: {} is not within {} and {}.", what, FormatDuration(value),
+                         FormatDuration(least), FormatDuration(most));
 }
 
 }  // namespace lockstep::emulator

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <google/protobuf/duration.pb.h>
 #include <google/protobuf/field_mask.pb.h>
 #include <google/protobuf/map.h>
 #include <google/protobuf/message.h>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "platform/clock.h"
 
 namespace lockstep::emulator {
 
@@ -37,5 +39,10 @@ absl::Status ApplyMask(const google::protobuf::FieldMask& mask,
 void SetState(int value, google::protobuf::Message* message);
 
 absl::Status CheckLabels(const google::protobuf::Map<std::string, std::string>& labels);
+// INVALID_ARGUMENT unless the value of the field `what` is within both bounds.
+absl::Status CheckRange(std::string_view what, int value, int least, int most,
+                        std::string_view unit = "");
+absl::Status CheckDuration(std::string_view what, const google::protobuf::Duration& duration,
+                           Millis least, Millis most);
 
 }  // namespace lockstep::emulator

@@ -27,4 +27,8 @@ absl::Status CheckProject(std::string_view name);
 // The id alone, as CreateSchema has it.
 absl::Status CheckId(std::string_view id);
 
+// What the service says of a name that nothing has, and of one that something has already.
+absl::Status ResourceNotFound(std::string_view name);
+absl::Status ResourceExists(std::string_view name);
+
 }  // namespace lockstep::emulator

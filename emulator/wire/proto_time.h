@@ -2,6 +2,7 @@
 
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/timestamp.pb.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <chrono>
 
@@ -10,12 +11,8 @@
 namespace lockstep::emulator {
 
 inline google::protobuf::Timestamp ToProto(WallTime time) {
-  const auto since_epoch = time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  google::protobuf::Timestamp proto;
-  proto.set_seconds(seconds.count());
-  proto.set_nanos(static_cast<int32_t>(std::chrono::nanoseconds(since_epoch - seconds).count()));
-  return proto;
+  const std::chrono::nanoseconds since_epoch = time.time_since_epoch();
+  return google::protobuf::util::TimeUtil::NanosecondsToTimestamp(since_epoch.count());
 }
 
 // Clamped to what a WallTime holds (the years 1678 to 2261): "the beginning of time" is a usual
@@ -32,10 +29,7 @@ inline Millis FromProto(const google::protobuf::Duration& proto) {
 }
 
 inline google::protobuf::Duration ToProto(Millis duration) {
-  google::protobuf::Duration proto;
-  proto.set_seconds(duration.count() / 1000);
-  proto.set_nanos(static_cast<int32_t>(duration.count() % 1000 * 1'000'000));
-  return proto;
+  return google::protobuf::util::TimeUtil::MillisecondsToDuration(duration.count());
 }
 
 }  // namespace lockstep::emulator

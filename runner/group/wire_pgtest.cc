@@ -117,7 +117,7 @@ TEST(Wire, WhatIsLostOnTheWayIsNotOvertakenByItsSuccessor) {
   ASSERT_TRUE(testing::TakeAndBreakOff(world.server.address(), kSubscription, "one"));
   // Or what comes next would go into that stream, too.
   ASSERT_TRUE(world.Await([&] {
-    const auto open = world.server.Streams();
+    const auto open = world.server.faults().Streams();
     return std::none_of(open.begin(), open.end(),
                         [](const auto& stream) { return stream.client_id == "one"; });
   }));
@@ -135,7 +135,7 @@ TEST(Wire, NoTwoStreamsHaveTheSameClientId) {
   WireWorld world;
   const auto group = world.NewGroup("one");
   const auto id = [&]() -> std::string {
-    const auto streams = world.server.Streams();
+    const auto streams = world.server.faults().Streams();
     return streams.empty() ? "" : streams.front().client_id;
   };
   ASSERT_TRUE(world.Await([&] { return !id().empty(); }));
