@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "emulator/faults/ack_path.h"
 #include "emulator/service/pull.h"
