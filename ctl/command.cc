@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "platform/config/config_file.h"
+#include "platform/config/config.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 
