@@ -1,9 +1,9 @@
 #include "platform/duration.h"
 
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <optional>
+#include <span>
 
 #include "absl/time/time.h"
 #include "platform/status.h"
@@ -16,17 +16,26 @@ struct Unit {
   int64_t factor;
 };
 
-constexpr std::array kTimeUnits = {Unit{"ms", 1}, Unit{"s", 1000}, Unit{"m", 60'000},
-                                   Unit{"h", 3'600'000}, Unit{"d", 86'400'000}};
-constexpr std::array kSizeUnits = {Unit{"", 1}, Unit{"B", 1}, Unit{"KiB", 1 << 10},
-                                   Unit{"MiB", 1 << 20}, Unit{"GiB", 1 << 30}};
+constexpr Unit kTimeUnits[] = {
+    {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+constexpr Unit kSizeUnits[] = {
+    {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}, {"B", 1}};
 
-template <size_t N>
-const Unit* FindUnit(const std::array<Unit, N>& units, std::string_view name) {
+const Unit* FindUnit(std::span<const Unit> units, std::string_view name) {
   for (const Unit& unit : units) {
     if (unit.name == name) return &unit;
   }
   return nullptr;
+}
+
+// In the largest unit that leaves no rest: of `units`, the largest first and the last of them 1.
+std::string FormatWith(std::span<const Unit> units, int64_t number) {
+  for (const Unit& unit : units) {
+    if (number != 0 && number % unit.factor == 0) {
+      return fmt::format("{}{}", number / unit.factor, unit.name);
+    }
+  }
+  return fmt::format("{}{}", number, units.back().name);
 }
 
 // Takes "<number><unit>" off the front of `text`.
@@ -104,11 +113,7 @@ absl::StatusOr<Millis> ParseDuration(std::string_view text) {
 }
 
 std::string FormatDuration(Millis duration) {
-  const int64_t ms = duration.count();
-  for (const Unit& unit : {Unit{"h", 3'600'000}, Unit{"m", 60'000}, Unit{"s", 1000}}) {
-    if (ms != 0 && ms % unit.factor == 0) return fmt::format("{}{}", ms / unit.factor, unit.name);
-  }
-  return fmt::format("{}ms", ms);
+  return FormatWith(std::span(kTimeUnits).subspan(1), duration.count());  // 168h, not 7d
 }
 
 absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
@@ -125,13 +130,7 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
   return bytes;
 }
 
-std::string FormatBytes(int64_t bytes) {
-  for (const Unit& unit : {Unit{"GiB", 1 << 30}, Unit{"MiB", 1 << 20}, Unit{"KiB", 1 << 10}}) {
-    if (bytes != 0 && bytes % unit.factor == 0)
-      return fmt::format("{}{}", bytes / unit.factor, unit.name);
-  }
-  return fmt::format("{}", bytes);
-}
+std::string FormatBytes(int64_t bytes) { return FormatWith(std::span(kSizeUnits).first(4), bytes); }
 
 std::string FormatTimestamp(WallTime time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromChrono(time), absl::UTCTimeZone());

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "platform/config/config_tree.h"
 #include "platform/config/database_address.h"
 #include "platform/status.h"
@@ -19,8 +20,11 @@ using config_internal::Node;
 using config_internal::PlaceOf;
 using config_internal::State;
 
+// "relay.batch_size" -> "LOCKSTEP_RELAY_BATCH_SIZE"
 std::string EnvName(std::string_view path) {
-  return "LOCKSTEP_" + ToUpper(Replace(Replace(path, '.', '_'), '-', '_'));
+  std::string name = "LOCKSTEP_";
+  for (const char c : path) name += c == '.' || c == '-' ? '_' : absl::ascii_toupper(c);
+  return name;
 }
 
 template <typename T>
@@ -33,142 +37,121 @@ absl::Status ParseNumber(const std::string& text, T* target) {
   return absl::OkStatus();
 }
 
+template <typename T>
+absl::Status Take(const absl::StatusOr<T>& parsed, T* target) {
+  if (parsed.ok()) *target = *parsed;
+  return parsed.status();
+}
+
 std::optional<std::string> ProcessEnv(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;
   return value;
 }
 
+// A value and where it was found.
+struct Given {
+  std::string text;
+  std::string place;
+};
+
+std::optional<Given> FromFlagOrEnv(State& state, const std::string& path, std::string_view env) {
+  if (const auto flag = state.sources.flags.find(path); flag != state.sources.flags.end()) {
+    state.used_flags.insert(path);
+    return Given{flag->second, "--" + path};
+  }
+  for (const std::string& name : {EnvName(path), std::string(env)}) {
+    const auto value = name.empty() ? std::nullopt : state.sources.env(name);
+    if (value.has_value()) return Given{*value, name};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-ConfigSection::ConfigSection(std::shared_ptr<State> state, std::shared_ptr<Node> node,
-                             std::string path)
-    : state_(std::move(state)), node_(std::move(node)), path_(std::move(path)) {}
+namespace config_internal {
+
+std::string ToText(Millis value) { return FormatDuration(value); }
+
+std::string ToText(const std::vector<std::string>& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
+
+std::string ToText(const std::map<std::string, std::string>& value) {
+  std::vector<std::string> pairs;
+  for (const auto& [key, target] : value) pairs.push_back(fmt::format("{}={}", key, target));
+  return ToText(pairs);
+}
+
+absl::Status FromText(const std::string& text, std::string* value) {
+  *value = text;
+  return absl::OkStatus();
+}
+
+absl::Status FromText(const std::string& text, bool* value) {
+  if (text != "true" && text != "false") {
+    return InvalidArgument("'{}' is neither true nor false", text);
+  }
+  *value = text == "true";
+  return absl::OkStatus();
+}
+
+absl::Status FromText(const std::string& text, int* value) { return ParseNumber(text, value); }
+
+absl::Status FromText(const std::string& text, double* value) { return ParseNumber(text, value); }
+
+absl::Status FromText(const std::string& text, Millis* value) {
+  return Take(ParseDuration(text), value);
+}
+
+absl::Status FromText(const std::string& text, std::vector<std::string>* value) {
+  *value = SplitList(text, ',');
+  return absl::OkStatus();
+}
+
+absl::Status FromText(const std::string& text, std::map<std::string, std::string>* value) {
+  value->clear();
+  for (const std::string& part : SplitList(text, ',')) {
+    const size_t equals = part.find('=');
+    if (equals == std::string::npos) return InvalidArgument("'{}' is not name=value", part);
+    (*value)[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace config_internal
 
 void ConfigSection::Scalar(std::string_view name, std::string_view help, std::string_view env,
                            const std::string& default_value, const Parse& parse, bool secret) {
   const std::string path = Join(path_, name);
-  ConfigKey key{path, std::string(env), default_value, default_value, std::string(help), followed_};
-  const auto take = [&](const std::string& text, const std::string& place) {
-    const absl::Status parsed = parse(text);
-    if (!parsed.ok()) {
-      state_->errors.push_back(fmt::format("{}: {}: {}", place, path, MessageOf(parsed)));
-    }
-    key.value = secret ? MaskPassword(text) : text;
-  };
-  if (!state_->describing) {
-    const std::string own_env = std::string(env);
-    const std::string general_env = EnvName(path);
-    const auto flag = state_->sources.flags.find(path);
-    const auto& read_env = state_->sources.env;
-    if (flag != state_->sources.flags.end()) {
-      state_->used_flags.insert(path);
-      take(flag->second, "--" + path);
-    } else if (auto value = read_env(general_env); value.has_value()) {
-      take(*value, general_env);
-    } else if (auto named = own_env.empty() ? std::nullopt : read_env(own_env); named.has_value()) {
-      take(*named, own_env);
-    } else {
-      const YAML::Node child = Child(node_->yaml, std::string(name));
-      if (child.IsDefined()) {
-        if (const auto text = config_internal::Flatten(child); text.ok()) {
-          take(*text, PlaceOf(*state_, child));
-        } else {
-          state_->errors.push_back(
-              fmt::format("{}: {}: {}", PlaceOf(*state_, child), path, MessageOf(text.status())));
-        }
-      }
-    }
+  ConfigKey& key = state_->keys.emplace_back(ConfigKey{
+      path, std::string(env), default_value, default_value, std::string(help), followed_});
+  if (state_->describing) return;
+  std::optional<Given> given = FromFlagOrEnv(*state_, path, env);
+  if (const YAML::Node child = Child(node_->yaml, name); !given.has_value() && child.IsDefined()) {
+    const std::string place = PlaceOf(*state_, child);
+    const auto text = config_internal::Flatten(child);
+    if (!text.ok()) return state_->Complain(place, path, MessageOf(text.status()));
+    given = {*text, place};
   }
-  state_->keys.push_back(std::move(key));
-}
-
-void ConfigSection::Key(std::string_view name, std::string* target, std::string_view help,
-                        std::string_view env) {
-  Scalar(name, help, env, *target, [target](const std::string& text) {
-    *target = text;
-    return absl::OkStatus();
-  });
+  if (!given.has_value()) return;
+  key.value = secret ? MaskPassword(given->text) : given->text;
+  const absl::Status parsed = parse(given->text);
+  if (!parsed.ok()) state_->Complain(given->place, path, MessageOf(parsed));
 }
 
 void ConfigSection::Secret(std::string_view name, std::string* target, std::string_view help,
                            std::string_view env) {
-  Scalar(
-      name, help, env, MaskPassword(*target),
-      [target](const std::string& text) {
-        *target = text;
-        return absl::OkStatus();
-      },
-      /*secret=*/true);
-}
-
-void ConfigSection::Key(std::string_view name, bool* target, std::string_view help,
-                        std::string_view env) {
-  Scalar(name, help, env, *target ? "true" : "false", [target](const std::string& text) {
-    if (text != "true" && text != "false") {
-      return InvalidArgument("'{}' is neither true nor false", text);
-    }
-    *target = text == "true";
-    return absl::OkStatus();
-  });
-}
-
-void ConfigSection::Key(std::string_view name, int* target, std::string_view help,
-                        std::string_view env) {
-  Scalar(name, help, env, fmt::format("{}", *target),
-         [target](const std::string& text) { return ParseNumber(text, target); });
-}
-
-void ConfigSection::Key(std::string_view name, double* target, std::string_view help,
-                        std::string_view env) {
-  Scalar(name, help, env, fmt::format("{}", *target),
-         [target](const std::string& text) { return ParseNumber(text, target); });
-}
-
-void ConfigSection::Key(std::string_view name, Millis* target, std::string_view help,
-                        std::string_view env) {
-  Scalar(name, help, env, FormatDuration(*target), [target](const std::string& text) {
-    const auto parsed = ParseDuration(text);
-    if (parsed.ok()) *target = *parsed;
-    return parsed.status();
-  });
+  const auto parse = [target](const std::string& text) {
+    return config_internal::FromText(text, target);
+  };
+  Scalar(name, help, env, MaskPassword(*target), parse, /*secret=*/true);
 }
 
 void ConfigSection::Bytes(std::string_view name, int64_t* target, std::string_view help,
                           std::string_view env) {
-  Scalar(name, help, env, FormatBytes(*target), [target](const std::string& text) {
-    const auto parsed = ParseBytes(text);
-    if (parsed.ok()) *target = *parsed;
-    return parsed.status();
-  });
-}
-
-void ConfigSection::Key(std::string_view name, std::vector<std::string>* target,
-                        std::string_view help, std::string_view env) {
-  Scalar(name, help, env, fmt::format("{}", fmt::join(*target, ",")),
-         [target](const std::string& text) {
-           *target = SplitList(text, ',');
-           return absl::OkStatus();
-         });
-}
-
-void ConfigSection::Key(std::string_view name, std::map<std::string, std::string>* target,
-                        std::string_view help, std::string_view env) {
-  state_->maps.insert(Join(path_, name));
-  std::vector<std::string> pairs;
-  for (const auto& [key, value] : *target) pairs.push_back(fmt::format("{}={}", key, value));
-  Scalar(name, help, env, fmt::format("{}", fmt::join(pairs, ",")),
-         [target](const std::string& text) {
-           target->clear();
-           for (const std::string& part : SplitList(text, ',')) {
-             const size_t equals = part.find('=');
-             if (equals == std::string::npos) {
-               return InvalidArgument("'{}' is not name=value", part);
-             }
-             (*target)[part.substr(0, equals)] = part.substr(equals + 1);
-           }
-           return absl::OkStatus();
-         });
+  Scalar(name, help, env, FormatBytes(*target),
+         [target](const std::string& text) { return Take(ParseBytes(text), target); });
 }
 
 ConfigSection ConfigSection::Followed() const {
@@ -179,13 +162,12 @@ ConfigSection ConfigSection::Followed() const {
 
 void ConfigSection::Section(std::string_view name,
                             const std::function<void(ConfigSection&)>& bind) {
-  auto child = std::make_shared<Node>();
-  child->yaml.reset(Child(node_->yaml, std::string(name)));
-  if (child->yaml.IsDefined() && !child->yaml.IsMap() && !child->yaml.IsNull()) {
-    state_->errors.push_back(fmt::format("{}: {}: a map of keys is wanted here",
-                                         PlaceOf(*state_, child->yaml), Join(path_, name)));
+  const Node child{Child(node_->yaml, name)};
+  const std::string path = Join(path_, name);
+  if (child.yaml.IsDefined() && !child.yaml.IsMap() && !child.yaml.IsNull()) {
+    state_->Complain(PlaceOf(*state_, child.yaml), path, "a map of keys is wanted here");
   }
-  ConfigSection section(state_, child, Join(path_, name));
+  ConfigSection section(*state_, child, path);
   section.followed_ = followed_;
   bind(section);
 }
@@ -198,55 +180,41 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
     if (!help.empty()) {
       state_->keys.push_back({path, std::string(env), "", "", std::string(help)});
     }
-    auto none = std::make_shared<Node>();
-    ConfigSection item(state_, none, Join(path, "<name>"));
+    const Node none;
+    ConfigSection item(*state_, none, Join(path, "<name>"));
     each(item);
     return;
   }
   state_->keys.push_back({Join(path, "*"), "", "", "", ""});  // makes the list itself a known key
-  YAML::Node list(YAML::NodeType::Undefined);
-  const auto flag = state_->sources.flags.find(path);
-  std::optional<std::string> text;
-  if (flag != state_->sources.flags.end()) {
-    state_->used_flags.insert(path);
-    text = flag->second;
-  } else if (text = state_->sources.env(EnvName(path)); !text.has_value() && !env.empty()) {
-    text = state_->sources.env(std::string(env));
-  }
-  if (text.has_value() && !shorthand.empty()) {
+  YAML::Node list = Child(node_->yaml, name);
+  const auto given = FromFlagOrEnv(*state_, path, env);
+  if (given.has_value() && !shorthand.empty()) {
     list.reset(YAML::Node(YAML::NodeType::Sequence));
-    for (const std::string& item : SplitList(*text, ',')) list.push_back(item);
-  } else {
-    list.reset(Child(node_->yaml, std::string(name)));
+    for (const std::string& item : SplitList(given->text, ',')) list.push_back(item);
   }
   if (!list.IsDefined() || list.IsNull()) return;
   if (!list.IsSequence()) {
-    state_->errors.push_back(
-        fmt::format("{}: {}: a list is wanted here", PlaceOf(*state_, list), path));
-    return;
+    return state_->Complain(PlaceOf(*state_, list), path, "a list is wanted here");
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    auto child = std::make_shared<Node>();
-    const std::string label = config_internal::ItemLabel(list[i], i, shorthand);
+    Node child{list[i]};
+    const std::string item_path = Join(path, config_internal::ItemLabel(list[i], i, shorthand));
     if (list[i].IsScalar() && !shorthand.empty()) {
-      child->yaml.reset(YAML::Node(YAML::NodeType::Map));
-      child->yaml[std::string(shorthand)] = list[i].Scalar();
-      child->place = PlaceOf(*state_, list[i]);
-    } else {
-      child->yaml.reset(list[i]);
+      child.yaml.reset(YAML::Node(YAML::NodeType::Map));
+      child.yaml[std::string(shorthand)] = list[i].Scalar();
+      child.place = PlaceOf(*state_, list[i]);
     }
-    ConfigSection item(state_, child, Join(path, label));
+    ConfigSection item(*state_, child, item_path);
     const size_t first = state_->keys.size();
     each(item);
-    if (!child->yaml.IsMap()) continue;
     std::set<std::string> known;
     for (size_t k = first; k < state_->keys.size(); ++k) known.insert(state_->keys[k].path);
-    config_internal::CheckUnknown(*state_, child->yaml, Join(path, label), known);
+    config_internal::CheckUnknown(*state_, child.yaml, item_path, known);
   }
 }
 
 void ConfigSection::Error(std::string_view message) {
-  const std::string place = Place();
+  const std::string place = node_->place.empty() ? PlaceOf(*state_, node_->yaml) : node_->place;
   state_->errors.push_back(fmt::format("{}{}{}", place, place.empty() ? "" : ": ", message));
 }
 
@@ -254,51 +222,51 @@ std::string ConfigSection::Directory() const {
   return std::filesystem::path(state_->sources.file).parent_path().string();
 }
 
-std::string ConfigSection::Place() const {
-  return node_->place.empty() ? PlaceOf(*state_, node_->yaml) : node_->place;
-}
-
 absl::Status Config::Read(const Sources& sources, const Bind& bind,
                           std::vector<ConfigKey>* effective) {
-  auto state = std::make_shared<State>();
-  state->sources = sources;
-  if (!state->sources.env) state->sources.env = ProcessEnv;
-  auto root = std::make_shared<Node>();
+  State state{.sources = sources};
+  if (!state.sources.env) state.sources.env = ProcessEnv;
+  Node root;
   if (!sources.file.empty()) {
     ASSIGN_OR_RETURN(const YAML::Node file, config_internal::LoadFile(sources.file));
-    root->yaml.reset(file);
+    root.yaml.reset(file);
   }
   ConfigSection top(state, root, "");
   bind(top);
 
   std::set<std::string> known;
-  for (const ConfigKey& key : state->keys) known.insert(key.path);
-  if (root->yaml.IsDefined() && root->yaml.IsMap()) {
-    config_internal::CheckUnknown(*state, root->yaml, "", known);
-  }
+  for (const ConfigKey& key : state.keys) known.insert(key.path);
+  config_internal::CheckUnknown(state, root.yaml, "", known);
   for (const auto& [flag, value] : sources.flags) {
-    if (state->used_flags.contains(flag)) continue;
+    if (state.used_flags.contains(flag)) continue;
     const std::string nearest = config_internal::NearestKey(flag, known);
-    state->errors.push_back(
+    state.errors.push_back(
         fmt::format("--{}: unknown key{}", flag,
                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest)));
   }
   if (effective != nullptr) {
-    effective->clear();
-    for (ConfigKey& key : state->keys) {
-      if (!key.path.ends_with(".*")) effective->push_back(std::move(key));
-    }
+    std::erase_if(state.keys, [](const ConfigKey& key) { return key.path.ends_with(".*"); });
+    *effective = std::move(state.keys);
   }
-  if (state->errors.empty()) return absl::OkStatus();
-  return InvalidArgument("{}", fmt::join(state->errors, "\n"));
+  if (state.errors.empty()) return absl::OkStatus();
+  return InvalidArgument("{}", fmt::join(state.errors, "\n"));
 }
 
 std::vector<ConfigKey> Config::Describe(const Bind& bind) {
-  auto state = std::make_shared<State>();
-  state->describing = true;
-  ConfigSection top(state, std::make_shared<Node>(), "");
+  State state{.describing = true};
+  const Node nothing;
+  ConfigSection top(state, nothing, "");
   bind(top);
-  return state->keys;
+  return state.keys;
+}
+
+absl::StatusOr<std::string> ReadTopKey(const std::string& file, const std::string& key) {
+  ASSIGN_OR_RETURN(const YAML::Node root, config_internal::LoadFile(file));
+  const YAML::Node value = Child(root, key);
+  if (!value.IsDefined()) return std::string();
+  auto text = config_internal::Flatten(value);
+  if (!text.ok()) return InvalidArgument("{}: {}: {}", file, key, MessageOf(text.status()));
+  return text;
 }
 
 }  // namespace lockstep

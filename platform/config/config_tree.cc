@@ -23,8 +23,8 @@ std::set<std::string> ParentsOf(const std::set<std::string>& known) {
 
 void Walk(State& state, const YAML::Node& node, const std::string& path,
           const std::set<std::string>& known, const std::set<std::string>& parents) {
-  if (known.contains(path) || state.maps.contains(path)) return;
-  if (node.IsMap() && (path.empty() || parents.contains(path))) {
+  if (known.contains(path)) return;
+  if (node.IsDefined() && node.IsMap() && (path.empty() || parents.contains(path))) {
     for (const auto& child : node) {
       const std::string key = Join(path, child.first.Scalar());
       if (known.contains(key) || parents.contains(key)) {
@@ -76,9 +76,9 @@ std::string PlaceOf(const State& state, const YAML::Node& node) {
   return fmt::format("{}:{}:{}", state.sources.file, node.Mark().line + 1, node.Mark().column + 1);
 }
 
-YAML::Node Child(const YAML::Node& node, const std::string& key) {
+YAML::Node Child(const YAML::Node& node, std::string_view key) {
   if (!node.IsDefined() || !node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
-  const YAML::Node found = node[key];
+  const YAML::Node found = node[std::string(key)];
   return found.IsDefined() ? found : YAML::Node(YAML::NodeType::Undefined);
 }
 
@@ -89,7 +89,7 @@ std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view sho
   if (item.IsScalar()) return short_label(item);
   const YAML::Node name = Child(item, "name");
   if (name.IsDefined() && name.IsScalar()) return name.Scalar();
-  const YAML::Node named = Child(item, std::string(shorthand));
+  const YAML::Node named = Child(item, shorthand);
   if (named.IsDefined() && named.IsScalar()) return short_label(named);
   return fmt::format("{}", index);
 }

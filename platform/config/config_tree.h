@@ -9,7 +9,7 @@
 
 #include "platform/config/config.h"
 
-// The parts of config.cc and config_file.cc that know yaml-cpp's trees; nobody else includes this.
+// The parts of config.cc that know yaml-cpp's trees; nobody else includes this.
 namespace lockstep::config_internal {
 
 struct Node {
@@ -22,9 +22,12 @@ struct State {
   Config::Sources sources;
   std::vector<ConfigKey> keys;
   std::vector<std::string> errors;
-  std::set<std::string> maps;  // keys whose children are data, not keys
   std::set<std::string> used_flags;
   bool describing = false;
+
+  void Complain(std::string_view place, std::string_view key, std::string_view what) {
+    errors.push_back(fmt::format("{}: {}: {}", place, key, what));
+  }
 };
 
 // The map at the top of a file (or null); the status names the file.
@@ -39,7 +42,7 @@ std::string PlaceOf(const State& state, const YAML::Node& node);
 // The value of a key, undefined when there is none. Reads through a const node: otherwise asking
 // for a key would put it there. (And nodes are pointed at with reset: an assignment would change
 // the tree.)
-YAML::Node Child(const YAML::Node& node, const std::string& key);
+YAML::Node Child(const YAML::Node& node, std::string_view key);
 
 // What an item of a list is called in paths: its `name` or shorthand, else its index. A shorthand
 // that is a file loses its folders and its ending: conf/catalog.yaml is "catalog".
@@ -51,7 +54,7 @@ absl::StatusOr<std::string> Flatten(const YAML::Node& node);
 // The nearest of the `known` keys to `key`, or empty when none is near.
 std::string NearestKey(const std::string& key, const std::set<std::string>& known);
 
-// Complains about every key below `node` that is not `known`.
+// Complains about every key below `node`, if that is a map, that is not `known`.
 void CheckUnknown(State& state, const YAML::Node& node, const std::string& path,
                   const std::set<std::string>& known);
 

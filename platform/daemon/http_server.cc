@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "platform/config/config.h"
 #include "platform/log/log.h"
@@ -92,25 +93,21 @@ absl::Status HttpServer::Start() {
   if (!options_.enabled) return absl::OkStatus();
   mg_init_library(0);
   const std::string listen = fmt::format("{}:{}", options_.address, options_.port);
-  const std::string threads = std::to_string(options_.threads);
-  const std::string timeout = std::to_string(options_.request_timeout.count());
-  const std::string head = std::to_string(options_.max_head);
-  const char* settings[] = {"listening_ports",
-                            listen.c_str(),
-                            "num_threads",
-                            threads.c_str(),
-                            "request_timeout_ms",
-                            timeout.c_str(),
-                            "max_request_size",
-                            head.c_str(),
-                            "connection_queue",
-                            "32",
-                            "enable_keep_alive",
-                            "no",
-                            nullptr};
+  const std::pair<const char*, std::string> settings[] = {
+      {"listening_ports", listen},
+      {"num_threads", std::to_string(options_.threads)},
+      {"request_timeout_ms", std::to_string(options_.request_timeout.count())},
+      {"max_request_size", std::to_string(options_.max_head)},
+      {"connection_queue", "32"},
+      {"enable_keep_alive", "no"}};
+  std::vector<const char*> names_and_values;
+  for (const auto& [name, value] : settings) {
+    names_and_values.insert(names_and_values.end(), {name, value.c_str()});
+  }
+  names_and_values.push_back(nullptr);
   mg_callbacks callbacks{};
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };
-  context_ = mg_start(&callbacks, this, settings);
+  context_ = mg_start(&callbacks, this, names_and_values.data());
   if (context_ == nullptr) {
     return Unavailable(
         "can't listen on {} for HTTP: the port is taken or the address is not of this machine; "

@@ -21,11 +21,9 @@ ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<C
 }
 
 void RunningConfig::Follow(const ReloadPlan& plan) {
-  std::map<std::string, std::string> followed;
-  for (const ConfigKey& key : plan.follow) followed[key.path] = key.value;
-  for (ConfigKey& key : keys) {
-    if (const auto found = followed.find(key.path); found != followed.end()) {
-      key.value = found->second;
+  for (const ConfigKey& followed : plan.follow) {
+    for (ConfigKey& key : keys) {
+      if (key.path == followed.path) key.value = followed.value;
     }
   }
   after_restart.clear();

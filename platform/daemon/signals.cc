@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <csignal>
-#include <mutex>
 #include <utility>
 
+#include "platform/daemon/service_thread.h"
 #include "platform/log/log.h"
 
 namespace lockstep {
@@ -40,7 +39,7 @@ Signals::Signals() {
 Signals::~Signals() {
   pthread_kill(thread_.native_handle(), SIGUSR2);  // our own: end the thread
   thread_.join();
-  log::TellAllRepeats();
+  log::TellRepeats(SteadyTime::max());
 }
 
 void Signals::OnReload(std::function<void()> reload) {
@@ -80,12 +79,8 @@ void Signals::Run() {
 }
 
 void Signals::WaitForStop() {
-  std::mutex mu;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(mu);
-  stopped.wait(lock, stop_.get_token(), [] { return false; });
+  while (!SleepUnlessStopped(stop_token(), std::chrono::hours(1))) {
+  }
 }
-
-void Signals::RequestStop() { stop_.request_stop(); }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -56,15 +57,15 @@ void Bind(ConfigSection& config, Options& options);
 // REQUIRES: called before other threads log. Lines go to stderr.
 void Configure(const Options& options);
 void SetLevel(Level level);
-// Tells the repeats whose interval is over; every line that is written does it too.
-void TellRepeats();
-// Tells all of them: at the end of the process.
-void TellAllRepeats();
+// Tells the repeats whose interval is over, as every line that is written does; all of them where
+// `now` is SteadyTime::max(), at the end of the process.
+void TellRepeats(SteadyTime now = Clock::System().Steady());
 Level CurrentLevel();
 
 void Debug(std::string_view message, Fields fields = {});
 void Info(std::string_view message, Fields fields = {});
 void Warning(std::string_view message, Fields fields = {});
 void Error(std::string_view message, Fields fields = {});
+void Write(Level level, std::string_view message, std::span<const Field> fields);
 
 }  // namespace lockstep::log

@@ -1,7 +1,5 @@
 #include "platform/log/log_repeats.h"
 
-#include <utility>
-
 namespace lockstep::log {
 namespace {
 
@@ -47,14 +45,6 @@ std::vector<RepeatLimit::Told> RepeatLimit::TakeDue(SteadyTime now) {
     at = windows_.erase(at);
   }
   return due;
-}
-
-std::vector<RepeatLimit::Told> RepeatLimit::TakeAll() {
-  std::vector<Told> all;
-  for (const auto& [kind, window] : std::exchange(windows_, {})) {
-    if (window.left_out > 0) all.push_back({kind, window.left_out});
-  }
-  return all;
 }
 
 }  // namespace lockstep::log

@@ -44,8 +44,6 @@ class RepeatLimit {
 
   // Kinds whose interval is over and of which lines were left out, each once.
   std::vector<Told> TakeDue(SteadyTime now);
-  // The same at the end of the process, whether or not the interval is over.
-  std::vector<Told> TakeAll();
 
  private:
   struct Window {

@@ -16,25 +16,18 @@ constexpr size_t kQuoteBytes = 8;
 // Replaces what `text` quotes of `payload` by an ellipsis.
 std::string Redact(std::string_view text, std::string_view payload) {
   std::string clean;
-  size_t i = 0;
-  while (i < text.size()) {
-    size_t length = 0;
-    if (text.size() - i >= kQuoteBytes && payload.size() >= kQuoteBytes) {
-      const size_t at = payload.find(text.substr(i, kQuoteBytes));
-      if (at != std::string_view::npos) {
-        const std::string_view rest = payload.substr(at);
-        const std::string_view tail = text.substr(i);
-        while (length < std::min(rest.size(), tail.size()) && rest[length] == tail[length]) {
-          ++length;
-        }
-      }
+  while (!text.empty()) {
+    const size_t at = text.size() < kQuoteBytes ? std::string_view::npos
+                                                : payload.find(text.substr(0, kQuoteBytes));
+    if (at == std::string_view::npos) {
+      clean += text[0];
+      text.remove_prefix(1);
+      continue;
     }
-    if (length == 0) {
-      clean += text[i++];
-    } else {
-      clean += "…";
-      i += length;
-    }
+    const std::string_view quoted = payload.substr(at);
+    const auto end = std::mismatch(text.begin(), text.end(), quoted.begin(), quoted.end()).first;
+    clean += "…";
+    text.remove_prefix(end - text.begin());
   }
   return clean;
 }

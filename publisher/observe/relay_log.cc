@@ -8,8 +8,6 @@
 namespace lockstep::publisher {
 namespace {
 
-const log::Field kNone = log::IfAny("", "");
-
 std::string_view Trace(const OutboxRow& row) {
   return row.traceparent ? TraceId(*row.traceparent) : std::string_view();
 }
@@ -21,54 +19,52 @@ std::string RelayLog::Tenant(const OutboxRow& row) const {
   return mask_tenant_ ? "***" : *row.tenant_id;
 }
 
-void RelayLog::Write(void (*write)(std::string_view, log::Fields), std::string_view message,
-                     std::string_view code, const OutboxRow& row, int attempts,
-                     const std::array<log::Field, 3>& more) const {
-  write(message, {{"code", code},
-                  {"table", table_},
-                  {"topic", row.topic},
-                  {"event_id", row.event_id},
-                  {"tenant_id", Tenant(row)},
-                  {"sequence", row.sequence},
-                  {"attempts", attempts},
-                  log::IfAny("trace_id", Trace(row)),
-                  more[0],
-                  more[1],
-                  more[2]});
+void RelayLog::Write(log::Level level, std::string_view message, std::string_view code,
+                     const OutboxRow& row, int attempts, log::Fields more) const {
+  std::vector<log::Field> fields = {{"code", code},
+                                    {"table", table_},
+                                    {"topic", row.topic},
+                                    {"event_id", row.event_id},
+                                    {"tenant_id", Tenant(row)},
+                                    {"sequence", row.sequence},
+                                    {"attempts", attempts},
+                                    log::IfAny("trace_id", Trace(row))};
+  fields.insert(fields.end(), more);
+  log::Write(level, message, fields);
 }
 
 void RelayLog::OnPublished(const OutboxRow& row, Millis dispatch) {
   if (log::CurrentLevel() > log::Level::kDebug) return;  // the fields cost more than the test
-  Write(log::Debug, "published", "outbox_flush_success", row, row.attempts,
-        {log::Field("ms", dispatch.count()), kNone, kNone});
+  Write(log::Level::kDebug, "published", "outbox_flush_success", row, row.attempts,
+        {{"ms", dispatch.count()}});
 }
 
 void RelayLog::OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
                        const std::string& error) {
-  Write(log::Warning, "the row will be tried again", "outbox_flush_retry", row, row.attempts + 1,
-        {log::Field("in", FormatDuration(delay)), {"error_code", code}, {"error", error}});
+  Write(log::Level::kWarning, "the row will be tried again", "outbox_flush_retry", row,
+        row.attempts + 1, {{"in", FormatDuration(delay)}, {"error_code", code}, {"error", error}});
 }
 
 void RelayLog::OnDead(const OutboxRow& row, std::string_view code, const std::string& error) {
-  Write(log::Error, "the row is dead", "outbox_flush_dead", row, row.attempts + 1,
-        {log::Field("error_code", code), {"error", error}, kNone});
+  Write(log::Level::kError, "the row is dead", "outbox_flush_dead", row, row.attempts + 1,
+        {{"error_code", code}, {"error", error}});
 }
 
 void RelayLog::OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
                         Millis pause) {
-  Write(log::Warning, "the topic is out of reach; it is tried again", "outbox_flush_retry", row,
-        row.attempts,
-        {log::Field("in", FormatDuration(pause)), {"error_code", code}, {"error", why}});
+  Write(log::Level::kWarning, "the topic is out of reach; it is tried again", "outbox_flush_retry",
+        row, row.attempts, {{"in", FormatDuration(pause)}, {"error_code", code}, {"error", why}});
 }
 
 void RelayLog::OnDedupHit(const OutboxRow& row, Millis dispatch) {
-  Write(log::Info, "the bus had the event already", "outbox_flush_dedup_hit", row, row.attempts,
-        {log::Field("ms", dispatch.count()), kNone, kNone});
+  Write(log::Level::kInfo, "the bus had the event already", "outbox_flush_dedup_hit", row,
+        row.attempts, {{"ms", dispatch.count()}});
 }
 
 void RelayLog::OnLostLease(const OutboxRow& row, const std::string& state) {
-  Write(log::Warning, "the lease was lost; the row belongs to another", "outbox_flush_conflict",
-        row, row.attempts, {log::Field("error_code", "STORAGE.CONFLICT"), {"state", state}, kNone});
+  Write(log::Level::kWarning, "the lease was lost; the row belongs to another",
+        "outbox_flush_conflict", row, row.attempts,
+        {{"error_code", "STORAGE.CONFLICT"}, {"state", state}});
 }
 
 void RelayLog::OnDatabaseError(const absl::Status& error) {

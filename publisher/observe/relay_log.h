@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "platform/log/log.h"
@@ -29,9 +28,8 @@ class RelayLog : public RelayEvents {
  private:
   std::string Tenant(const OutboxRow& row) const;
   // What stands in every line of a row, and what else this one says.
-  void Write(void (*write)(std::string_view, log::Fields), std::string_view message,
-             std::string_view code, const OutboxRow& row, int attempts,
-             const std::array<log::Field, 3>& more) const;
+  void Write(log::Level level, std::string_view message, std::string_view code,
+             const OutboxRow& row, int attempts, log::Fields more) const;
 
   const std::string table_;
   const bool mask_tenant_;

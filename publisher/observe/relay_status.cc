@@ -6,21 +6,15 @@
 
 namespace lockstep::publisher {
 
-TopicStatus& RelayStatus::Of(const std::string& topic) {
-  TopicStatus& status = topics_[topic];
-  if (status.topic.empty()) status.topic = topic;
-  return status;
-}
-
 void RelayStatus::OnClaimed(const std::vector<OutboxRow>& rows) {
   const std::scoped_lock lock(mu_);
-  for (const OutboxRow& row : rows) Of(row.topic);
+  for (const OutboxRow& row : rows) topics_.try_emplace(row.topic);
 }
 
 void RelayStatus::OnPublished(const OutboxRow& row, Millis) {
   const WallTime now = Clock::System().Now();
   const std::scoped_lock lock(mu_);
-  TopicStatus& topic = Of(row.topic);
+  TopicStatus& topic = topics_[row.topic];
   ++topic.published;
   topic.last_publish = now;
   topic.outage.clear();
@@ -29,7 +23,7 @@ void RelayStatus::OnPublished(const OutboxRow& row, Millis) {
 void RelayStatus::OnOutage(const OutboxRow& row, std::string_view, const absl::Status& why,
                            Millis) {
   const std::scoped_lock lock(mu_);
-  Of(row.topic).outage = MessageOf(why);
+  topics_[row.topic].outage = MessageOf(why);
 }
 
 void RelayStatus::OnShards(const std::vector<int>& held, int of) {
@@ -44,6 +38,7 @@ void RelayStatus::Fill(TableStatus& status) const {
   status.shards_held = held_;
   for (const auto& [name, topic] : topics_) {
     status.topics.push_back(topic);
+    status.topics.back().topic = name;
     status.published += topic.published;
     status.last_publish = std::max(status.last_publish, topic.last_publish);
   }

@@ -44,10 +44,8 @@ class RelayStatus : public RelayEvents {
   void Fill(TableStatus& status) const;
 
  private:
-  TopicStatus& Of(const std::string& topic);
-
   mutable std::mutex mu_;
-  std::map<std::string, TopicStatus> topics_;
+  std::map<std::string, TopicStatus> topics_;  // by name, which is filled in by Fill
   int shards_ = 0;
   int held_ = 0;
 };

@@ -44,8 +44,11 @@ absl::StatusOr<std::vector<KeyQueues::Entry>> LeasedRows::Renew(OutboxStore& sto
   for (const KeyQueues::Entry& entry : lapsed) unmarked_.erase(entry.row->lock_token);
   std::vector<RowPtr> rows;
   std::vector<KeyQueues::Entry*> entries;
+  const auto due = [&](const KeyQueues::Entry& entry) {
+    return now - entry.leased_at >= lock_ttl / 3;
+  };
   const auto note = [&](KeyQueues::Entry& entry) {
-    if (now - entry.leased_at < lock_ttl / 3) return;
+    if (!due(entry)) return;
     rows.push_back(entry.row);
     entries.push_back(&entry);
   };
@@ -56,16 +59,10 @@ absl::StatusOr<std::vector<KeyQueues::Entry>> LeasedRows::Renew(OutboxStore& sto
   if (rows.empty()) return std::vector<KeyQueues::Entry>();
   ASSIGN_OR_RETURN(const auto kept, store.Renew(rows));
   const std::set<int64_t> ours(kept.begin(), kept.end());
-  std::set<int64_t> lost;
   for (KeyQueues::Entry* entry : entries) {
-    if (ours.contains(entry->row->sequence)) {
-      entry->leased_at = now;
-    } else {
-      lost.insert(entry->row->sequence);
-    }
+    if (ours.contains(entry->row->sequence)) entry->leased_at = now;
   }
-  return queues_.TakeWaiting(
-      [&](const KeyQueues::Entry& entry) { return lost.contains(entry.row->sequence); });
+  return queues_.TakeWaiting(due);  // what is due still was not renewed
 }
 
 bool LeasedRows::AnyUnderWay(const std::function<bool(const OutboxRow&)>& pick) const {

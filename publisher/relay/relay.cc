@@ -232,17 +232,15 @@ absl::Status Relay::RenewLeases() {
 }
 
 ClaimRequest Relay::NewClaimRequest() const {
-  ClaimRequest request;
-  request.token = NewToken();
-  request.owner = environment_.instance;
-  request.lock_ttl = options_.lock_ttl;
-  request.rows = options_.batch_size;
-  request.shards = shards_.shards();
-  request.shard_count = shards_.count();
-  request.live_tokens = leased_.live_tokens();
-  request.paused_topics = pauses_.Paused(environment_.clock->Steady());
-  request.dead_blocks = options_.on_dead == OnDead::kHoldKey;
-  return request;
+  return {.token = NewToken(),
+          .owner = environment_.instance,
+          .lock_ttl = options_.lock_ttl,
+          .rows = options_.batch_size,
+          .shards = shards_.shards(),
+          .shard_count = shards_.count(),
+          .live_tokens = leased_.live_tokens(),
+          .paused_topics = pauses_.Paused(environment_.clock->Steady()),
+          .dead_blocks = options_.on_dead == OnDead::kHoldKey};
 }
 
 absl::Status Relay::Claim() {
