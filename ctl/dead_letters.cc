@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/sql_error.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "ctl/progress.h"
 #include "platform/pace.h"
 #include "platform/status.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "ctl/progress.h"
 #include "offsets/seek_target.h"
 #include "platform/daemon/signals.h"

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "ctl/progress.h"
 #include "offsets/cautious_now.h"
 #include "operations/reset_plan.h"
