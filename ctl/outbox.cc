@@ -1,9 +1,9 @@
 // lockstepctl outbox: the outboxes of a database, and what an operator does to their rows.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "ctl/command.h"
 #include "ctl/runner_context.h"
+#include "platform/host_name.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -146,12 +146,6 @@ absl::Status Show(const Context& context, const Options& options) {
   });
 }
 
-std::string Actor() {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{}@{}", OperatorName(), host);
-}
-
 absl::Status Change(const Context& context, const Options& options, const std::string& action,
                     RowState state) {
   if (options.filter == publisher::RowFilter() && options.older_than.empty()) {
@@ -174,8 +168,9 @@ absl::Status Change(const Context& context, const Options& options, const std::s
   }
   RETURN_IF_ERROR(context.Confirm(fmt::format("This will {} {} row{} of {}.", action, list.size(),
                                               list.size() == 1 ? "" : "s", options.table)));
+  const std::string actor = fmt::format("{}@{}", OperatorName(), HostName());
   const auto changed =
-      publisher::ChangeRows(*connection, table, action, sequences, Actor(), options.note);
+      publisher::ChangeRows(*connection, table, action, sequences, actor, options.note);
   if (!changed.ok()) return ExplainMissing(changed.status(), &table);
   return context.Answer({{"action", action}, {"rows", *changed}},
                         [&] { fmt::print("{}: {} rows\n", action, *changed); });
