@@ -1,3 +1,5 @@
+#include "operations/dead_letters.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -8,9 +10,7 @@
 #include "platform/text.h"
 #include "postgres/sql_error.h"
 #include "projections/tools/payload_text.h"
-#include "runner/lane/failure_policy.h"
 #include "state/events/dead_letter_desk.h"
-#include "state/positions/offsets.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -165,61 +165,6 @@ absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const 
   return rows;
 }
 
-// Lockstepctl is nobody's lane: there is nothing to ack. What became of those that waited is told.
-class Released : public runner::BatchObserver {
- public:
-  int64_t applied = 0;
-  int64_t dead = 0;
-
- private:
-  void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult& result) override {
-    applied += result.released;
-    dead += result.dead;
-  }
-  void OnGivenBack(std::span<runner::Inbound* const>) override {}
-  void OnFailure(const absl::Status&, std::span<runner::Inbound* const>) override {}
-};
-
-// Resolves dead letters as batches like any other: under the epoch, in order, with what waits.
-class Resolver {
- public:
-  // REQUIRES: the desk has a configured group; `desk` outlives this.
-  Resolver(const Desk& desk, const std::string& database)
-      : options_(desk.runner.group->options),
-        offsets_(desk.runner.schema()),
-        epochs_(desk.runner.schema(), ConsumerGroup(desk.group)),
-        batch_(desk.runner.schema(), ConsumerGroup(desk.group),
-               *desk.runner.group->declaration->projector, offsets_,
-               {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
-        connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
-
-  absl::Status Resolve(const state::DeadLetterResolution& resolution) {
-    ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Try());
-    ASSIGN_OR_RETURN(const state::GroupEpoch under, epochs_.Load(*connection));
-    ASSIGN_OR_RETURN(const runner::BatchResult result,
-                     batch_.Resolve(*connection, under, resolution));
-    runner::DeadLetterBudget no_limit(0, Millis(0));
-    runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, released_,
-                                 std::stop_token());
-    if (const absl::Status end = policy.Release(result.unfinished); !end.ok()) {
-      return Unavailable(
-          "what waits behind dead letter {} was not released yet: {}; a runner does "
-          "so at its next start",
-          resolution.id, MessageOf(end));
-    }
-    return absl::OkStatus();
-  }
-  const Released& released() const { return released_; }
-
- private:
-  const runner::GroupOptions& options_;
-  state::Offsets offsets_;
-  const state::Epochs epochs_;
-  const runner::Batch batch_;
-  runner::ConnectionSource connections_;
-  Released released_;
-};
-
 absl::Status Resolve(const Context& context, const Options& options, bool replay) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   if (desk.runner.group == nullptr) {
@@ -230,7 +175,9 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
   ASSIGN_OR_RETURN(const auto rows, Choose(context, desk, options, "dead",
                                            replay ? "Replays" : "Discards for good"));
   ASSIGN_OR_RETURN(const std::string database, context.Database());
-  Resolver resolver(desk, database);
+  operations::DeadLetterResolver resolver(database, desk.runner.schema(),
+                                          desk.runner.group->options,
+                                          *desk.runner.group->declaration->projector);
   Json done = Json::array(), failed = Json::array();
   for (const DeadLetterRow& row : rows) {
     const absl::Status resolved = resolver.Resolve({.id = row.id,
@@ -245,11 +192,10 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
     }
   }
   const char* const what = replay ? "replayed" : "discarded";
-  const Released& behind = resolver.released();
-  const Json waited = {{"applied", behind.applied}, {"dead", behind.dead}};
+  const Json waited = {{"applied", resolver.applied()}, {"dead", resolver.dead()}};
   RETURN_IF_ERROR(context.Answer({{what, done}, {"failed", failed}, {"waited", waited}}, [&] {
     fmt::print("{}: {}; of those that waited behind them {} were applied, {} are dead now\n", what,
-               done.size(), behind.applied, behind.dead);
+               done.size(), resolver.applied(), resolver.dead());
     for (const auto& failure : failed) {
       fmt::print("failed: {}: {}\n", TextOf(failure["id"]), TextOf(failure["error"]));
     }

@@ -34,9 +34,7 @@ namespace {
 
 constexpr char kShards[] = "shards";
 
-std::string DefaultInstance() {
-  return fmt::format("{}:{}", HostName(), ::getpid());
-}
+std::string DefaultInstance() { return fmt::format("{}:{}", HostName(), ::getpid()); }
 
 // Hands what a relay does to its listeners.
 class Listeners : public RelayEvents {
