@@ -47,9 +47,6 @@ void Set(google::protobuf::Timestamp* timestamp, WallTime time) {
 
 }  // namespace
 
-CatalogService::CatalogService(postgres::Connection& connection, uint64_t seed)
-    : connection_(connection), random_(seed) {}
-
 std::string CatalogService::Uuid() {
   const uint64_t high = random_();
   const uint64_t low = random_();
@@ -73,16 +70,11 @@ absl::Status CatalogService::CreateVideo() {
   Set(event.mutable_published_at(), now);
   Set(event.mutable_occurred_at(), now);
 
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction
-                      .Execute(kInsert, video.id, event.uploader_id(), event.title(),
-                               event.description(), event.duration_seconds(), now)
-                      .status());
-  RETURN_IF_ERROR(
-      Enqueue(transaction, video, "video.events.VideoCreated", event.SerializeAsString()));
-  RETURN_IF_ERROR(transaction.Commit());
+  RETURN_IF_ERROR(Write(kInsert,
+                        Params(video.id, event.uploader_id(), event.title(), event.description(),
+                               event.duration_seconds(), now),
+                        video, event));
   videos_.push_back(std::move(video));
-  ++changes_;
   return absl::OkStatus();
 }
 
@@ -95,28 +87,17 @@ absl::Status CatalogService::UpdateVideo() {
   event.set_version(next.version);
   Set(event.mutable_occurred_at(), Now());
   // Only what changed is in the event: the read model keeps the rest.
-  const bool retitle = random_() % 2 == 0;
-  if (retitle) {
+  Params params(next.id, next.version);
+  if (random_() % 2 == 0) {
     event.set_title(
         fmt::format("{} (take {})", kSubjects[random_() % std::size(kSubjects)], next.version));
-  } else {
-    event.set_duration_seconds(static_cast<int64_t>(random_() % 7200 + 30));
-  }
-
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  Params params;
-  params.Add(next.id).Add(next.version);
-  if (retitle) {
     params.Add(event.title()).Add(nullptr);
   } else {
+    event.set_duration_seconds(static_cast<int64_t>(random_() % 7200 + 30));
     params.Add(nullptr).Add(event.duration_seconds());
   }
-  RETURN_IF_ERROR(transaction.Execute(kUpdate, params).status());
-  RETURN_IF_ERROR(
-      Enqueue(transaction, next, "video.events.VideoUpdated", event.SerializeAsString()));
-  RETURN_IF_ERROR(transaction.Commit());
+  RETURN_IF_ERROR(Write(kUpdate, params, next, event));
   video.version = next.version;
-  ++changes_;
   return absl::OkStatus();
 }
 
@@ -131,22 +112,19 @@ absl::Status CatalogService::DeleteVideo() {
   event.set_reason("withdrawn by its uploader");
   Set(event.mutable_deleted_at(), now);
   Set(event.mutable_occurred_at(), now);
-
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction.Execute(kDelete, next.id, next.version, now).status());
-  RETURN_IF_ERROR(
-      Enqueue(transaction, next, "video.events.VideoDeleted", event.SerializeAsString()));
-  RETURN_IF_ERROR(transaction.Commit());
+  RETURN_IF_ERROR(Write(kDelete, Params(next.id, next.version, now), next, event));
   videos_.erase(videos_.begin() + static_cast<std::ptrdiff_t>(index));
-  ++changes_;
   return absl::OkStatus();
 }
 
-absl::Status CatalogService::Enqueue(postgres::Transaction& transaction, const Video& video,
-                                     const std::string& event_type, const std::string& payload) {
-  return transaction
-      .Execute(kEnqueue, video.id, event_type, video.version, postgres::Bytea{payload})
-      .status();
+absl::Status CatalogService::Write(const postgres::Statement& change, const Params& params,
+                                   const Video& video, const google::protobuf::Message& event) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+  RETURN_IF_ERROR(transaction.Run(change, params));
+  const std::string payload = event.SerializeAsString();
+  RETURN_IF_ERROR(transaction.Run(kEnqueue, video.id, std::string(event.GetTypeName()),
+                                  video.version, postgres::Bytea{payload}));
+  return transaction.Commit();
 }
 
 }  // namespace lockstep::examples
