@@ -224,8 +224,8 @@ void AddDeadLetters(const Command& program) {
   const Command letters = program.AddGroup(
       "dead-letters", "messages that a consumer group could not apply, and what waits for them");
   const auto o = std::make_shared<Options>();
-  const auto add = [&](const char* name, const char* help, auto run) {
-    return letters.Add(name, help, o, run)
+  const auto add = [&](const char* name, const char* help, auto... run) {
+    return letters.Add(name, help, o, run...)
         .With({{"--group", &o->group, "the consumer group; the file's only one"},
                {"--schema", &o->schema, "the service's state schema; the file's"}});
   };
@@ -235,8 +235,8 @@ void AddDeadLetters(const Command& program) {
       {"--key", &o->filter.key, "its aggregate (video/123) or ordering key"},
       {"--code", &o->filter.code, "why it died, as in docs/errors.md"},
       {"--type", &o->filter.event_type, "its event type"}};
-  const auto change = [&](const char* name, const char* help, auto run) {
-    return add(name, help, run).With(filter).With({{"--reason", &o->reason, "for the audit"}});
+  const auto change = [&](const char* name, const char* help, auto... run) {
+    return add(name, help, run...).With(filter).With({{"--reason", &o->reason, "for the audit"}});
   };
   add("list", "what is dead", List)
       .With(filter)
@@ -246,10 +246,9 @@ void AddDeadLetters(const Command& program) {
       .With({{"id", &o->id, "its number in the list", Option::kRequired},
              {"--payload", &o->payload,
               "its payload too, decoded (protobuf with --config), else in hex"}});
-  change("replay", "apply them after all, in order, and what waits behind them",
-         [](const Context& c, const Options& options) { return Resolve(c, options, true); });
-  change("discard", "give them up: what waits behind them goes on",
-         [](const Context& c, const Options& options) { return Resolve(c, options, false); })
+  change("replay", "apply them after all, in order, and what waits behind them", Resolve,
+         /*replay=*/true);
+  change("discard", "give them up: what waits behind them goes on", Resolve, /*replay=*/false)
       .With({{"--accept-missing", &o->accept_missing,
               "also where versions before it have not come yet, which are given up too"}});
   change("quarantine", "keep them from every replay; their keys go on waiting", Quarantine)

@@ -189,8 +189,8 @@ void AddOutbox(const Command& program) {
       .With({table, {"--force", &o->force, "drop unpublished rows too"}});
   outbox.Add("list", "the outboxes of the database", ListOutboxes);
 
-  const auto add = [&](const char* name, const char* help, auto run) {
-    return outbox.Add(name, help, o, run)
+  const auto add = [&](const char* name, const char* help, auto... run) {
+    return outbox.Add(name, help, o, run...)
         .With({table,
                {"--event", &o->filter.event, "one event, by its id"},
                {"--key", &o->filter.key, "an aggregate's id (the ordering key)"},
@@ -201,14 +201,11 @@ void AddOutbox(const Command& program) {
                {"--older-than", &o->older_than, "enqueued longer ago, such as 1h"}});
   };
   const auto list = [&](const char* name, const char* help, RowState state) {
-    add(name, help, [state](const Context& c, const Options& options) {
-      return ListRows(c, options, state);
-    }).With({{"--limit", &o->limit, "rows to show", Option::kShowsDefault}});
+    add(name, help, ListRows, state)
+        .With({{"--limit", &o->limit, "rows to show", Option::kShowsDefault}});
   };
   const auto change = [&](const char* name, const char* help, RowState state) {
-    add(name, help, [name, state](const Context& c, const Options& options) {
-      return Change(c, options, name, state);
-    }).With({{"--note", &o->note, "why; kept in the audit"}});
+    add(name, help, Change, name, state).With({{"--note", &o->note, "why; kept in the audit"}});
   };
   list("pending", "rows that wait to be published", RowState::kPending);
   list("dead", "rows that were given up", RowState::kDead);

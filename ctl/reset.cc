@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
-#include "ctl/runner_context.h"
 #include "ctl/progress.h"
+#include "ctl/runner_context.h"
 #include "offsets/cautious_now.h"
 #include "operations/reset_plan.h"
 #include "platform/status.h"
