@@ -4,7 +4,7 @@
 #include "ctl/command.h"
 #include "ctl/progress.h"
 #include "ctl/runner_context.h"
-#include "offsets/cautious_now.h"
+#include "offsets/seek_target.h"
 #include "operations/reset_plan.h"
 #include "platform/status.h"
 #include "projections/write/group_projector.h"

@@ -1,6 +1,7 @@
 #include "examples/catalog/catalog_service.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <utility>
 
@@ -38,11 +39,9 @@ WallTime Now() {
   return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
-void Set(google::protobuf::Timestamp* timestamp, WallTime time) {
-  const auto micros =
-      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
-  timestamp->set_seconds(micros / 1'000'000);
-  timestamp->set_nanos(static_cast<int32_t>(micros % 1'000'000 * 1000));
+google::protobuf::Timestamp ToProto(WallTime time) {
+  return google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
 }
 
 }  // namespace
@@ -67,8 +66,8 @@ absl::Status CatalogService::CreateVideo() {
   event.set_description(fmt::format("{}, part {}", event.title(), random_() % 9 + 1));
   event.set_duration_seconds(static_cast<int64_t>(random_() % 7200 + 30));
   event.set_version(1);
-  Set(event.mutable_published_at(), now);
-  Set(event.mutable_occurred_at(), now);
+  *event.mutable_published_at() = ToProto(now);
+  *event.mutable_occurred_at() = ToProto(now);
 
   RETURN_IF_ERROR(Write(kInsert,
                         Params(video.id, event.uploader_id(), event.title(), event.description(),
@@ -85,7 +84,7 @@ absl::Status CatalogService::UpdateVideo() {
   video::events::VideoUpdated event;
   event.set_video_id(next.id);
   event.set_version(next.version);
-  Set(event.mutable_occurred_at(), Now());
+  *event.mutable_occurred_at() = ToProto(Now());
   // Only what changed is in the event: the read model keeps the rest.
   Params params(next.id, next.version);
   if (random_() % 2 == 0) {
@@ -110,8 +109,8 @@ absl::Status CatalogService::DeleteVideo() {
   event.set_video_id(next.id);
   event.set_version(next.version);
   event.set_reason("withdrawn by its uploader");
-  Set(event.mutable_deleted_at(), now);
-  Set(event.mutable_occurred_at(), now);
+  *event.mutable_deleted_at() = ToProto(now);
+  *event.mutable_occurred_at() = ToProto(now);
   RETURN_IF_ERROR(Write(kDelete, Params(next.id, next.version, now), next, event));
   videos_.erase(videos_.begin() + static_cast<std::ptrdiff_t>(index));
   return absl::OkStatus();
