@@ -51,7 +51,7 @@ std::string Curable(const std::string& field) {
          R"(,"sql":"DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$"})";
 }
 
-// To give one up settles its version and all before it.
+// To give one up finishes its version and all before it.
 TEST(DeadLetterDiscard, IsRefusedWhileVersionsBeforeItMayStillCome) {
   GroupWorld world(/*ordered=*/false);
   const auto group = world.NewGroup();
