@@ -57,11 +57,12 @@ absl::Status Rebuild::Prepare(const RebuildRow& row) {
   const auto made = admin.CreateSubscription(like);
   if (!made.ok() && !absl::IsAlreadyExists(made.status())) return made.status();
   RETURN_IF_ERROR(Reached("subscribed"));
-  RETURN_IF_ERROR(Change(row.tables, [&](auto& transaction) {
+  const auto make_shadow = [&](postgres::Transaction& transaction) {
     RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
     RETURN_IF_ERROR(rebuilds_.SetFilling(transaction, row));
     return Reached("making");
-  }));
+  };
+  RETURN_IF_ERROR(Change(row.tables, make_shadow));
   listener_.note(fmt::format("made {} and {}", row.new_subscription,
                              fmt::join(ShadowTables(row.tables).names(row.shadow_suffix()), ", ")));
   return Reached("made");
