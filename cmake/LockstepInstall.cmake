@@ -28,7 +28,8 @@ lockstep_public(postgres postgres/connection.h)
 lockstep_public(publisher_outbox publisher/outbox/outbox_row.h)
 lockstep_public(envelope envelope/attributes.h)
 lockstep_public(postgres postgres/params.h postgres/result.h)
-lockstep_public(platform platform/clock.h platform/metrics.h platform/retry_policy.h platform/strong_id.h)
+lockstep_public(platform platform/clock.h platform/metrics.h platform/retry_policy.h platform/status.h
+                platform/strong_id.h)
 lockstep_public(platform_daemon platform/daemon/service.h)
 
 # lockstep_rooms(<list> <room>): adds the room and all rooms that it links.

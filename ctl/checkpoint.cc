@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "operations/reset_plan.h"
 #include "platform/status.h"
 #include "runner/seek/checkpoint_taker.h"

@@ -89,12 +89,13 @@ class Command {
   Command(CLI::App& app, Context& context) : app_(&app), context_(&context) {}
 
   Command Add(const std::string& name, const std::string& help, Run run) const;
-  // One whose body gets its options too, and keeps them alive.
-  template <class Options, class Body>
+  // One whose body gets its options too, and keeps them alive; then `more`, if there is more.
+  template <class Options, class Body, class... More>
   Command Add(const std::string& name, const std::string& help,
-              const std::shared_ptr<Options>& options, Body body) const {
-    return Add(name, help,
-               [options, body](const Context& context) { return body(context, *options); });
+              const std::shared_ptr<Options>& options, Body body, More... more) const {
+    return Add(name, help, [options, body, more...](const Context& context) {
+      return body(context, *options, more...);
+    });
   }
   // One whose user has to name one of the commands below it.
   Command AddGroup(const std::string& name, const std::string& help) const;

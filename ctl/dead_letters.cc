@@ -1,16 +1,16 @@
+#include "operations/dead_letters.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/sql_error.h"
 #include "projections/tools/explain.h"
-#include "runner/lane/failure_policy.h"
 #include "state/events/dead_letter_desk.h"
-#include "state/positions/offsets.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -165,61 +165,6 @@ absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const 
   return rows;
 }
 
-// Lockstepctl is nobody's lane: there is nothing to ack. What became of those that waited is told.
-class Released : public runner::BatchObserver {
- public:
-  int64_t applied = 0;
-  int64_t dead = 0;
-
- private:
-  void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult& result) override {
-    applied += result.released;
-    dead += result.dead;
-  }
-  void OnGivenBack(std::span<runner::Inbound* const>) override {}
-  void OnFailure(const absl::Status&, std::span<runner::Inbound* const>) override {}
-};
-
-// Resolves dead letters as batches like any other: under the epoch, in order, with what waits.
-class Resolver {
- public:
-  // REQUIRES: the desk has a configured group; `desk` outlives this.
-  Resolver(const Desk& desk, const std::string& database)
-      : options_(desk.runner.group->options),
-        offsets_(desk.runner.schema()),
-        epochs_(desk.runner.schema(), ConsumerGroup(desk.group)),
-        batch_(desk.runner.schema(), ConsumerGroup(desk.group),
-               *desk.runner.group->declaration->projector, offsets_,
-               {.on_poison = options_.on_poison, .on_gap = options_.on_gap}),
-        connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
-
-  absl::Status Resolve(const state::DeadLetterResolution& resolution) {
-    ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Try());
-    ASSIGN_OR_RETURN(const state::GroupEpoch under, epochs_.Load(*connection));
-    ASSIGN_OR_RETURN(const runner::BatchResult result,
-                     batch_.Resolve(*connection, under, resolution));
-    runner::DeadLetterBudget no_limit(0, Millis(0));
-    runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, released_,
-                                 std::stop_token());
-    if (const absl::Status end = policy.Release(result.unfinished); !end.ok()) {
-      return Unavailable(
-          "what waits behind dead letter {} was not released yet: {}; a runner does "
-          "so at its next start",
-          resolution.id, MessageOf(end));
-    }
-    return absl::OkStatus();
-  }
-  const Released& released() const { return released_; }
-
- private:
-  const runner::GroupOptions& options_;
-  state::Offsets offsets_;
-  const state::Epochs epochs_;
-  const runner::Batch batch_;
-  runner::ConnectionSource connections_;
-  Released released_;
-};
-
 absl::Status Resolve(const Context& context, const Options& options, bool replay) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   if (desk.runner.group == nullptr) {
@@ -230,7 +175,9 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
   ASSIGN_OR_RETURN(const auto rows, Choose(context, desk, options, "dead",
                                            replay ? "Replays" : "Discards for good"));
   ASSIGN_OR_RETURN(const std::string database, context.Database());
-  Resolver resolver(desk, database);
+  operations::DeadLetterResolver resolver(database, desk.runner.schema(),
+                                          desk.runner.group->options,
+                                          *desk.runner.group->declaration->projector);
   Json done = Json::array(), failed = Json::array();
   for (const DeadLetterRow& row : rows) {
     const absl::Status resolved = resolver.Resolve({.id = row.id,
@@ -245,11 +192,10 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
     }
   }
   const char* const what = replay ? "replayed" : "discarded";
-  const Released& behind = resolver.released();
-  const Json waited = {{"applied", behind.applied}, {"dead", behind.dead}};
+  const Json waited = {{"applied", resolver.applied()}, {"dead", resolver.dead()}};
   RETURN_IF_ERROR(context.Answer({{what, done}, {"failed", failed}, {"waited", waited}}, [&] {
     fmt::print("{}: {}; of those that waited behind them {} were applied, {} are dead now\n", what,
-               done.size(), behind.applied, behind.dead);
+               done.size(), resolver.applied(), resolver.dead());
     for (const auto& failure : failed) {
       fmt::print("failed: {}: {}\n", TextOf(failure["id"]), TextOf(failure["error"]));
     }
@@ -278,8 +224,8 @@ void AddDeadLetters(const Command& program) {
   const Command letters = program.AddGroup(
       "dead-letters", "messages that a consumer group could not apply, and what waits for them");
   const auto o = std::make_shared<Options>();
-  const auto add = [&](const char* name, const char* help, auto run) {
-    return letters.Add(name, help, o, run)
+  const auto add = [&](const char* name, const char* help, auto... run) {
+    return letters.Add(name, help, o, run...)
         .With({{"--group", &o->group, "the consumer group; the file's only one"},
                {"--schema", &o->schema, "the service's state schema; the file's"}});
   };
@@ -289,8 +235,8 @@ void AddDeadLetters(const Command& program) {
       {"--key", &o->filter.key, "its aggregate (video/123) or ordering key"},
       {"--code", &o->filter.code, "why it died, as in docs/errors.md"},
       {"--type", &o->filter.event_type, "its event type"}};
-  const auto change = [&](const char* name, const char* help, auto run) {
-    return add(name, help, run).With(filter).With({{"--reason", &o->reason, "for the audit"}});
+  const auto change = [&](const char* name, const char* help, auto... run) {
+    return add(name, help, run...).With(filter).With({{"--reason", &o->reason, "for the audit"}});
   };
   add("list", "what is dead", List)
       .With(filter)
@@ -300,10 +246,9 @@ void AddDeadLetters(const Command& program) {
       .With({{"id", &o->id, "its number in the list", Option::kRequired},
              {"--payload", &o->payload,
               "its payload too, decoded (protobuf with --config), else in hex"}});
-  change("replay", "apply them after all, in order, and what waits behind them",
-         [](const Context& c, const Options& options) { return Resolve(c, options, true); });
-  change("discard", "give them up: what waits behind them goes on",
-         [](const Context& c, const Options& options) { return Resolve(c, options, false); })
+  change("replay", "apply them after all, in order, and what waits behind them", Resolve,
+         /*replay=*/true);
+  change("discard", "give them up: what waits behind them goes on", Resolve, /*replay=*/false)
       .With({{"--accept-missing", &o->accept_missing,
               "also where versions before it have not come yet, which are given up too"}});
   change("quarantine", "keep them from every replay; their keys go on waiting", Quarantine)

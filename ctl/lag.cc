@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
 #include "ctl/progress.h"
+#include "ctl/runner_context.h"
 #include "platform/pace.h"
 #include "platform/status.h"
 #include "state/groups/overview.h"

@@ -72,8 +72,8 @@ void AddMigrate(const Command& program) {
       "bring Lockstep's tables to this version: the outbox's in a source's database, a "
       "service's own state in a consumer's");
   const auto o = std::make_shared<Options>();
-  const auto add = [&](const char* name, const char* help, auto run) {
-    return migrate.Add(name, help, o, run)
+  const auto add = [&](const char* name, const char* help, auto... run) {
+    return migrate.Add(name, help, o, run...)
         .With({{"--set",
                 &o->set,
                 "outbox (schema lockstep) or state (--schema)",
@@ -81,10 +81,8 @@ void AddMigrate(const Command& program) {
                 {"outbox", "state"}},
                {"--schema", &o->schema, "the schema of a service's state"}});
   };
-  add("up", "apply what is missing",
-      [](const Context& c, const Options& options) { return Move(c, options, true); });
-  add("down", "take migrations back",
-      [](const Context& c, const Options& options) { return Move(c, options, false); })
+  add("up", "apply what is missing", Move, /*up=*/true);
+  add("down", "take migrations back", Move, /*up=*/false)
       .With({{"--to", &o->to, "the version to keep; 0 takes everything back",
               Option::kShowsDefault}});
   add("status", "what is applied", Show);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "state/groups/overview.h"
 

@@ -1,9 +1,9 @@
 // lockstepctl outbox: the outboxes of a database, and what an operator does to their rows.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
+#include "platform/host_name.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -146,12 +146,6 @@ absl::Status Show(const Context& context, const Options& options) {
   });
 }
 
-std::string Actor() {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{}@{}", OperatorName(), host);
-}
-
 absl::Status Change(const Context& context, const Options& options, const std::string& action,
                     RowState state) {
   if (options.filter == publisher::RowFilter() && options.older_than.empty()) {
@@ -174,8 +168,9 @@ absl::Status Change(const Context& context, const Options& options, const std::s
   }
   RETURN_IF_ERROR(context.Confirm(fmt::format("This will {} {} row{} of {}.", action, list.size(),
                                               list.size() == 1 ? "" : "s", options.table)));
+  const std::string actor = fmt::format("{}@{}", OperatorName(), HostName());
   const auto changed =
-      publisher::ChangeRows(*connection, table, action, sequences, Actor(), options.note);
+      publisher::ChangeRows(*connection, table, action, sequences, actor, options.note);
   if (!changed.ok()) return ExplainMissing(changed.status(), &table);
   return context.Answer({{"action", action}, {"rows", *changed}},
                         [&] { fmt::print("{}: {} rows\n", action, *changed); });
@@ -194,8 +189,8 @@ void AddOutbox(const Command& program) {
       .With({table, {"--force", &o->force, "drop unpublished rows too"}});
   outbox.Add("list", "the outboxes of the database", ListOutboxes);
 
-  const auto add = [&](const char* name, const char* help, auto run) {
-    return outbox.Add(name, help, o, run)
+  const auto add = [&](const char* name, const char* help, auto... run) {
+    return outbox.Add(name, help, o, run...)
         .With({table,
                {"--event", &o->filter.event, "one event, by its id"},
                {"--key", &o->filter.key, "an aggregate's id (the ordering key)"},
@@ -206,14 +201,11 @@ void AddOutbox(const Command& program) {
                {"--older-than", &o->older_than, "enqueued longer ago, such as 1h"}});
   };
   const auto list = [&](const char* name, const char* help, RowState state) {
-    add(name, help, [state](const Context& c, const Options& options) {
-      return ListRows(c, options, state);
-    }).With({{"--limit", &o->limit, "rows to show", Option::kShowsDefault}});
+    add(name, help, ListRows, state)
+        .With({{"--limit", &o->limit, "rows to show", Option::kShowsDefault}});
   };
   const auto change = [&](const char* name, const char* help, RowState state) {
-    add(name, help, [name, state](const Context& c, const Options& options) {
-      return Change(c, options, name, state);
-    }).With({{"--note", &o->note, "why; kept in the audit"}});
+    add(name, help, Change, name, state).With({{"--note", &o->note, "why; kept in the audit"}});
   };
   list("pending", "rows that wait to be published", RowState::kPending);
   list("dead", "rows that were given up", RowState::kDead);

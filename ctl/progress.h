@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "platform/clock.h"
 #include "platform/pace.h"
 

@@ -139,7 +139,7 @@ absl::Status Explain(const Context& context, const Options& options) {
   if (!database.empty()) {
     ASSIGN_OR_RETURN(connection, context.Connect());
     // A session that could not write if it wanted to.
-    RETURN_IF_ERROR(connection->Execute("SET default_transaction_read_only = on").status());
+    RETURN_IF_ERROR(connection->Run("SET default_transaction_read_only = on"));
     ASSIGN_OR_RETURN(auto opened, projections::GuardPreview::Open(projector.plan(), *connection));
     guards = std::move(opened);
   }

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
 #include "ctl/progress.h"
+#include "ctl/runner_context.h"
 #include "offsets/seek_target.h"
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
@@ -218,7 +218,8 @@ absl::Status End(const Context& context, const Options& options, const char* que
 absl::Status Abort(const Context& context, const Options& options) {
   return End(
       context, options, "This drops the new tables and their subscription.",
-      "Undone: nothing is left of the rebuild.", [](auto& rebuild) { return rebuild.MayAbort(); },
+      "Undone: nothing is left of the rebuild.",
+      [](auto& rebuild) { return rebuild.MayAbort().status(); },
       [](auto& rebuild) { return rebuild.Abort(); });
 }
 
@@ -227,7 +228,7 @@ absl::Status Rollback(const Context& context, const Options& options) {
   return End(
       context, options, "This puts the old tables back in place and drops the new ones.",
       "Rolled back: the runners go on with the old tables and catch up.",
-      [](auto& rebuild) { return rebuild.MayRollback(); },
+      [](auto& rebuild) { return rebuild.MayRollback().status(); },
       [&](auto& rebuild) { return rebuild.Rollback(OperatorName(), options.reason); });
 }
 
@@ -235,7 +236,7 @@ absl::Status Finish(const Context& context, const Options& options) {
   return End(
       context, options, "This drops the old tables and their subscription.",
       "Finished: the old slot is gone.",
-      [&](auto& rebuild) { return rebuild.MayFinish(options.now); },
+      [&](auto& rebuild) { return rebuild.MayFinish(options.now).status(); },
       [&](auto& rebuild) { return rebuild.Finish(options.now); });
 }
 

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
 #include "ctl/progress.h"
+#include "ctl/runner_context.h"
 #include "offsets/seek_target.h"
 #include "operations/reset_plan.h"
 #include "platform/status.h"

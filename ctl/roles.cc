@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -49,10 +49,10 @@ absl::StatusOr<Target> StateTarget(const Context& context, const Options& option
   for (const runner::ConfiguredGroup& group : runner.options.groups) {
     for (const std::string& table : group.declaration->projector->Tables()) tables.push_back(table);
   }
-  postgres::Array names;
+  std::vector<std::string> names;
   for (const std::string& table : tables) {
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
-    names.Add(std::string_view(name.Quoted()));
+    names.push_back(name.Quoted());
   }
   const bool reader = function == "grant_reader";
   std::string what = "state " + runner.options.state_schema;
@@ -61,9 +61,7 @@ absl::StatusOr<Target> StateTarget(const Context& context, const Options& option
       "SELECT {{state}}.{}($1::regrole{})", function, reader ? "" : ", $2::text[]::regclass[]"));
   postgres::Params params(postgres::QuoteIdentifier(options.role));
   if (!reader) params.Add(names);
-  auto change = [&session = *runner.connection, sql, params] {
-    return session.Execute(sql, params).status();
-  };
+  auto change = [&session = *runner.connection, sql, params] { return session.Run(sql, params); };
   return Target{std::move(runner.connection), std::move(what), std::move(change)};
 }
 
@@ -83,11 +81,10 @@ absl::Status Create(postgres::Connection& connection, const std::string& role) {
   ASSIGN_OR_RETURN(const auto there,
                    connection.Execute("SELECT 1 FROM pg_roles WHERE rolname = $1", role));
   if (!there.empty()) return absl::OkStatus();
-  const auto made =
-      connection.Execute(fmt::format("CREATE ROLE {} LOGIN", postgres::QuoteIdentifier(role)));
-  const std::string state = postgres::SqlState(made.status());
-  if (state == "42710" || state == "23505") return absl::OkStatus();
-  return made.status();
+  const absl::Status made =
+      connection.Run(fmt::format("CREATE ROLE {} LOGIN", postgres::QuoteIdentifier(role)));
+  const std::string state = postgres::SqlState(made);
+  return state == "42710" || state == "23505" ? absl::OkStatus() : made;
 }
 
 absl::Status Apply(const Target& target, const Options& options) {

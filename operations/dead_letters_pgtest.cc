@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "offsets/reset.h"
+#include "operations/dead_letters.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
 #include "state/events/dead_letter_desk.h"
-#include "state/positions/offsets.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep::operations {
@@ -23,41 +23,24 @@ using ::testing::SizeIs;
 // What lockstepctl does, on a connection of its own.
 class Operator {
  public:
-  explicit Operator(GroupWorld& world)
-      : world_(world),
-        connection_(world.database.Connect()),
-        batch_(schema_, group_, projector_, offsets_, {.on_poison = world.options.on_poison}) {
-    projector_.may_park = world.may_park;
-  }
+  explicit Operator(GroupWorld& world) : world_(world) { projector_.may_park = world.may_park; }
 
-  absl::StatusOr<BatchResult> Resolve(int64_t id, bool replay, bool accept_missing = false) {
-    const auto under = epochs_.Load(*connection_);
-    auto result = batch_.Resolve(
-        *connection_, *under,
+  absl::Status Resolve(int64_t id, bool replay, bool accept_missing = false) {
+    return resolver_.Resolve(
         {.id = id, .replay = replay, .operator_name = "ann", .accept_missing = accept_missing});
-    auto rest = result.ok() ? result->unfinished : std::vector<std::string>();
-    while (!rest.empty()) {
-      const auto released = batch_.Release(*connection_, *under, rest);
-      if (!released.ok()) break;
-      rest = released->unfinished;
-    }
-    return result;
   }
   int64_t FirstDead() {
     return world_.Count("SELECT min(id) FROM feed_state.dead_letters WHERE state = 'dead'");
   }
-  state::DeadLetterDesk desk() const { return {schema_, group_}; }
+  state::DeadLetterDesk desk() const { return {schema_, ConsumerGroup("feed")}; }
   postgres::Connection& connection() { return *connection_; }
 
  private:
   GroupWorld& world_;
   const state::Schema schema_{"feed_state"};
-  const ConsumerGroup group_{"feed"};
-  std::unique_ptr<postgres::Connection> connection_;
+  const std::unique_ptr<postgres::Connection> connection_ = world_.database.Connect();
   TestProjector projector_;
-  state::Offsets offsets_{schema_};
-  const state::Epochs epochs_{schema_, group_};
-  const Batch batch_;
+  DeadLetterResolver resolver_{world_.database.url(), schema_, world_.options, projector_};
 };
 
 // An event that fails until somebody creates the table rm.cure.
@@ -68,7 +51,7 @@ std::string Curable(const std::string& field) {
          R"(,"sql":"DO $$ BEGIN IF to_regclass('rm.cure') IS NULL THEN RAISE 'ill'; END IF; END $$"})";
 }
 
-// To give one up settles its version and all before it.
+// To give one up finishes its version and all before it.
 TEST(DeadLetterDiscard, IsRefusedWhileVersionsBeforeItMayStillCome) {
   GroupWorld world(/*ordered=*/false);
   const auto group = world.NewGroup();
@@ -81,8 +64,8 @@ TEST(DeadLetterDiscard, IsRefusedWhileVersionsBeforeItMayStillCome) {
   publish(5, Merge("b", "five"));
   Operator ann(world);
   const auto early = ann.Resolve(ann.FirstDead(), false);
-  EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
-  EXPECT_THAT(std::string(MessageOf(early.status())), HasSubstr("--accept-missing"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(early)) << early;
+  EXPECT_THAT(std::string(MessageOf(early)), HasSubstr("--accept-missing"));
   EXPECT_EQ(world.Count("SELECT version FROM rm.items"), 1);
   // One of them is dead itself: it has come.
   publish(3, "not json");
@@ -119,7 +102,7 @@ TEST(DeadLetterReplay, AppliesItAndThenWhatWaitedInOrderWithoutTouchingTheOffset
   ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
   Operator ann(world);
   const auto ill = ann.Resolve(ann.FirstDead(), true);
-  EXPECT_THAT(std::string(MessageOf(ill.status())), HasSubstr("ill"));
+  EXPECT_THAT(std::string(MessageOf(ill)), HasSubstr("ill"));
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
 
   world.database.Run("CREATE TABLE rm.cure ()");

@@ -31,7 +31,7 @@ absl::Status Rebuild::LockDriver() {
     if (i > 0) std::this_thread::sleep_for(Millis(200));
     ASSIGN_OR_RETURN(driver_, rebuilds_.TryLock(connection_));
   }
-  if (driver_) return connection_.Execute("SET statement_timeout = 0").status();
+  if (driver_) return connection_.Run("SET statement_timeout = 0");
   return FailedPrecondition("another lockstepctl is at the rebuild of '{}'", group_.value());
 }
 
@@ -57,17 +57,15 @@ absl::Status Rebuild::Prepare(const RebuildRow& row) {
   const auto made = admin.CreateSubscription(like);
   if (!made.ok() && !absl::IsAlreadyExists(made.status())) return made.status();
   RETURN_IF_ERROR(Reached("subscribed"));
-  RETURN_IF_ERROR(
-      Change(row.tables, [&](auto& transaction) { return MakeShadow(transaction, row); }));
+  const auto make_shadow = [&](postgres::Transaction& transaction) {
+    RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
+    RETURN_IF_ERROR(rebuilds_.SetFilling(transaction, row));
+    return Reached("making");
+  };
+  RETURN_IF_ERROR(Change(row.tables, make_shadow));
   listener_.note(fmt::format("made {} and {}", row.new_subscription,
                              fmt::join(ShadowTables(row.tables).names(row.shadow_suffix()), ", ")));
   return Reached("made");
-}
-
-absl::Status Rebuild::MakeShadow(postgres::Transaction& transaction, const RebuildRow& row) {
-  RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
-  RETURN_IF_ERROR(rebuilds_.SetFilling(transaction, row));
-  return Reached("making");
 }
 
 absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,

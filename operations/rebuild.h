@@ -77,10 +77,10 @@ class Rebuild {
   absl::Status Finish(bool now);
   // Undoes what has not been swapped yet.
   absl::Status Abort();
-  // Whether they would be refused as it stands now: to be known before somebody is asked.
-  absl::Status MayRollback();
-  absl::Status MayFinish(bool now);
-  absl::Status MayAbort();
+  // The row, unless they would be refused as it stands now: to be known before somebody is asked.
+  absl::StatusOr<state::RebuildRow> MayRollback();
+  absl::StatusOr<state::RebuildRow> MayFinish(bool now);
+  absl::StatusOr<state::RebuildRow> MayAbort();
 
   absl::StatusOr<std::optional<state::RebuildRow>> Load() { return rebuilds_.Load(connection_); }
   // What the last try to swap has found.
@@ -100,7 +100,6 @@ class Rebuild {
   absl::Status PlanSeek(const pubsub::Subscription& live, RebuildPlan& plan);
 
   absl::Status Prepare(const state::RebuildRow& row);
-  absl::Status MakeShadow(postgres::Transaction& transaction, const state::RebuildRow& row);
   absl::Status Fill(const state::RebuildRow& row, bool despite_differences,
                     const std::stop_token& stop);
   // Whether the shadow has everything, so that a swap can be tried.

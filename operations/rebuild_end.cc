@@ -10,15 +10,12 @@
 #include "state/positions/offsets.h"
 
 namespace lockstep::operations {
-namespace {
 
 using state::RebuildRow;
 using state::RebuildState;
 
-}  // namespace
-
-absl::Status Rebuild::MayRollback() {
-  ASSIGN_OR_RETURN(const RebuildRow row, Need());
+absl::StatusOr<RebuildRow> Rebuild::MayRollback() {
+  ASSIGN_OR_RETURN(RebuildRow row, Need());
   if (row.state == RebuildState::kPreparing || row.state == RebuildState::kFilling) {
     return FailedPrecondition(
         "nothing was swapped yet; `lockstepctl rebuild abort {}` undoes the rebuild",
@@ -27,10 +24,10 @@ absl::Status Rebuild::MayRollback() {
   if (row.state == RebuildState::kDiscarding && row.discard_slot == row.old_slot) {
     return FailedPrecondition("the old tables are being removed; there is no way back");
   }
-  if (row.state != RebuildState::kSwapped) return absl::OkStatus();
+  if (row.state != RebuildState::kSwapped) return row;
   ASSIGN_OR_RETURN(const pubsub::Subscription old,
                    parts_.transport.admin().GetSubscription(row.old_subscription));
-  if (Clock::System().Now() < *row.swapped_at + old.retention) return absl::OkStatus();
+  if (Clock::System().Now() < *row.swapped_at + old.retention) return row;
   return FailedPrecondition(
       "the old tables stand still since {}, and {} keeps messages for {}: what they lack is gone; "
       "`lockstepctl rebuild finish {}` removes them",
@@ -39,8 +36,7 @@ absl::Status Rebuild::MayRollback() {
 }
 
 absl::Status Rebuild::Rollback(const std::string& operator_name, const std::string& reason) {
-  RETURN_IF_ERROR(MayRollback());
-  ASSIGN_OR_RETURN(RebuildRow row, Need());
+  ASSIGN_OR_RETURN(RebuildRow row, MayRollback());
   if (row.state == RebuildState::kSwapped) {
     RETURN_IF_ERROR(Change(row.tables, [&](auto& transaction) {
       return SwapBack(transaction, operator_name, reason);
@@ -51,30 +47,29 @@ absl::Status Rebuild::Rollback(const std::string& operator_name, const std::stri
   return Discard(row);
 }
 
-absl::Status Rebuild::MayFinish(bool now) {
-  ASSIGN_OR_RETURN(const RebuildRow row, Need());
+absl::StatusOr<RebuildRow> Rebuild::MayFinish(bool now) {
+  ASSIGN_OR_RETURN(RebuildRow row, Need());
   if (row.state == RebuildState::kPreparing || row.state == RebuildState::kFilling) {
     return FailedPrecondition("nothing was swapped yet; `lockstepctl rebuild resume {}` goes on",
                               group_.value());
   }
-  if (row.state != RebuildState::kSwapped) return absl::OkStatus();
+  if (row.state != RebuildState::kSwapped) return row;
   const WallTime due = *row.swapped_at + row.keep_old;
-  if (now || Clock::System().Now() >= due) return absl::OkStatus();
+  if (now || Clock::System().Now() >= due) return row;
   return FailedPrecondition(
       "the old tables are kept until {}; --now removes them before, and then there is no rollback",
       FormatTimestamp(due));
 }
 
 absl::Status Rebuild::Finish(bool now) {
-  RETURN_IF_ERROR(MayFinish(now));
-  ASSIGN_OR_RETURN(RebuildRow row, Need());
+  ASSIGN_OR_RETURN(RebuildRow row, MayFinish(now));
   if (row.state == RebuildState::kSwapped) RETURN_IF_ERROR(Decide(row, row.old_slot));
   return Discard(row);
 }
 
-absl::Status Rebuild::MayAbort() {
-  ASSIGN_OR_RETURN(const RebuildRow row, Need());
-  if (row.state != RebuildState::kSwapped) return absl::OkStatus();
+absl::StatusOr<RebuildRow> Rebuild::MayAbort() {
+  ASSIGN_OR_RETURN(RebuildRow row, Need());
+  if (row.state != RebuildState::kSwapped) return row;
   return FailedPrecondition(
       "the new tables serve already; `lockstepctl rebuild rollback {0}` goes back to the old "
       "ones, `lockstepctl rebuild finish {0}` removes them",
@@ -82,8 +77,7 @@ absl::Status Rebuild::MayAbort() {
 }
 
 absl::Status Rebuild::Abort() {
-  RETURN_IF_ERROR(MayAbort());
-  ASSIGN_OR_RETURN(RebuildRow row, Need());
+  ASSIGN_OR_RETURN(RebuildRow row, MayAbort());
   if (row.state != RebuildState::kDiscarding) RETURN_IF_ERROR(Decide(row, row.new_slot));
   return Discard(row);
 }

@@ -111,9 +111,9 @@ absl::StatusOr<ResetPlan> PlanReset(postgres::Connection& connection, const stat
   if (wish.mode != ResetMode::kEmpty) return plan;
   for (const std::string& table : tables) {
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
-    ASSIGN_OR_RETURN(const auto rows,
-                     connection.Execute(fmt::format("SELECT count(*) FROM {}", name.Quoted())));
-    plan.emptied.emplace_back(table, rows.Int(0, 0));
+    ASSIGN_OR_RETURN(const int64_t rows,
+                     connection.Number(fmt::format("SELECT count(*) FROM {}", name.Quoted())));
+    plan.emptied.emplace_back(table, rows);
   }
   return plan;
 }

@@ -209,7 +209,7 @@ std::vector<std::string> Column(const postgres::Result& rows) {
 absl::Status RunAll(postgres::Transaction& transaction, std::string_view statements,
                     const postgres::Params& params) {
   ASSIGN_OR_RETURN(const auto rows, transaction.Execute(statements, params));
-  for (const std::string& sql : Column(rows)) RETURN_IF_ERROR(transaction.Execute(sql).status());
+  for (const std::string& sql : Column(rows)) RETURN_IF_ERROR(transaction.Run(sql));
   return absl::OkStatus();
 }
 
@@ -223,10 +223,10 @@ std::vector<std::string> ShadowTables::names(const std::string& suffix) const {
 
 absl::StatusOr<std::vector<std::string>> ShadowTables::Obstacles(postgres::Connection& connection,
                                                                  const std::string& suffix) const {
-  postgres::Array quoted;
+  std::vector<std::string> quoted;
   for (const std::string& table : tables_) {
     ASSIGN_OR_RETURN(const std::string name, Quoted(table));
-    quoted.Add(name);
+    quoted.push_back(name);
   }
   ASSIGN_OR_RETURN(const auto rows, connection.Execute(kObstacles, quoted, suffix));
   return Column(rows);
@@ -241,10 +241,9 @@ absl::Status ShadowTables::Create(postgres::Transaction& transaction,
         const auto unlogged,
         transaction.Execute("SELECT relpersistence = 'u' FROM pg_class WHERE oid = $1::regclass",
                             live));
-    RETURN_IF_ERROR(transaction
-                        .Execute(fmt::format("CREATE {}TABLE {} (LIKE {} INCLUDING ALL)",
-                                             unlogged.Bool(0, 0) ? "UNLOGGED " : "", shadow, live))
-                        .status());
+    RETURN_IF_ERROR(
+        transaction.Run(fmt::format("CREATE {}TABLE {} (LIKE {} INCLUDING ALL)",
+                                    unlogged.Bool(0, 0) ? "UNLOGGED " : "", shadow, live)));
     RETURN_IF_ERROR(RunAll(transaction, kRest, postgres::Params(live, shadow, suffix)));
   }
   return absl::OkStatus();
@@ -282,9 +281,7 @@ absl::Status ShadowTables::Swap(postgres::Transaction& transaction, const std::s
     all.push_back(shadow);
   }
   RETURN_IF_ERROR(
-      transaction
-          .Execute(fmt::format("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", fmt::join(all, ", ")))
-          .status());
+      transaction.Run(fmt::format("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", fmt::join(all, ", "))));
   for (size_t i = 0; i < all.size(); i += 2) {
     RETURN_IF_ERROR(RunAll(transaction, kRename, postgres::Params(all[i], "", old_suffix)));
     RETURN_IF_ERROR(RunAll(transaction, kRename, postgres::Params(all[i + 1], new_suffix, "")));
@@ -296,7 +293,7 @@ absl::Status ShadowTables::Drop(postgres::Transaction& transaction,
                                 const std::string& suffix) const {
   for (const std::string& table : tables_) {
     ASSIGN_OR_RETURN(const std::string name, Quoted(table, suffix));
-    RETURN_IF_ERROR(transaction.Execute(fmt::format("DROP TABLE IF EXISTS {}", name)).status());
+    RETURN_IF_ERROR(transaction.Run(fmt::format("DROP TABLE IF EXISTS {}", name)));
   }
   return absl::OkStatus();
 }

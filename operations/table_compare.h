@@ -18,7 +18,6 @@ struct TableComparison {
   struct Difference {
     std::string key;
     std::string what;  // "is missing in the new table", "differs in title, version"; never a value
-    friend auto operator<=>(const Difference&, const Difference&) = default;
   };
   std::vector<Difference> differences;  // kMax at most
   bool more = false;                    // there are more than these

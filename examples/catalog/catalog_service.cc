@@ -1,6 +1,7 @@
 #include "examples/catalog/catalog_service.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <utility>
 
@@ -38,17 +39,12 @@ WallTime Now() {
   return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
-void Set(google::protobuf::Timestamp* timestamp, WallTime time) {
-  const auto micros =
-      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
-  timestamp->set_seconds(micros / 1'000'000);
-  timestamp->set_nanos(static_cast<int32_t>(micros % 1'000'000 * 1000));
+google::protobuf::Timestamp ToProto(WallTime time) {
+  return google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
 }
 
 }  // namespace
-
-CatalogService::CatalogService(postgres::Connection& connection, uint64_t seed)
-    : connection_(connection), random_(seed) {}
 
 std::string CatalogService::Uuid() {
   const uint64_t high = random_();
@@ -70,19 +66,14 @@ absl::Status CatalogService::CreateVideo() {
   event.set_description(fmt::format("{}, part {}", event.title(), random_() % 9 + 1));
   event.set_duration_seconds(static_cast<int64_t>(random_() % 7200 + 30));
   event.set_version(1);
-  Set(event.mutable_published_at(), now);
-  Set(event.mutable_occurred_at(), now);
+  *event.mutable_published_at() = ToProto(now);
+  *event.mutable_occurred_at() = ToProto(now);
 
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction
-                      .Execute(kInsert, video.id, event.uploader_id(), event.title(),
-                               event.description(), event.duration_seconds(), now)
-                      .status());
-  RETURN_IF_ERROR(
-      Enqueue(transaction, video, "video.events.VideoCreated", event.SerializeAsString()));
-  RETURN_IF_ERROR(transaction.Commit());
+  RETURN_IF_ERROR(Write(kInsert,
+                        Params(video.id, event.uploader_id(), event.title(), event.description(),
+                               event.duration_seconds(), now),
+                        video, event));
   videos_.push_back(std::move(video));
-  ++changes_;
   return absl::OkStatus();
 }
 
@@ -93,30 +84,19 @@ absl::Status CatalogService::UpdateVideo() {
   video::events::VideoUpdated event;
   event.set_video_id(next.id);
   event.set_version(next.version);
-  Set(event.mutable_occurred_at(), Now());
+  *event.mutable_occurred_at() = ToProto(Now());
   // Only what changed is in the event: the read model keeps the rest.
-  const bool retitle = random_() % 2 == 0;
-  if (retitle) {
+  Params params(next.id, next.version);
+  if (random_() % 2 == 0) {
     event.set_title(
         fmt::format("{} (take {})", kSubjects[random_() % std::size(kSubjects)], next.version));
-  } else {
-    event.set_duration_seconds(static_cast<int64_t>(random_() % 7200 + 30));
-  }
-
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  Params params;
-  params.Add(next.id).Add(next.version);
-  if (retitle) {
     params.Add(event.title()).Add(nullptr);
   } else {
+    event.set_duration_seconds(static_cast<int64_t>(random_() % 7200 + 30));
     params.Add(nullptr).Add(event.duration_seconds());
   }
-  RETURN_IF_ERROR(transaction.Execute(kUpdate, params).status());
-  RETURN_IF_ERROR(
-      Enqueue(transaction, next, "video.events.VideoUpdated", event.SerializeAsString()));
-  RETURN_IF_ERROR(transaction.Commit());
+  RETURN_IF_ERROR(Write(kUpdate, params, next, event));
   video.version = next.version;
-  ++changes_;
   return absl::OkStatus();
 }
 
@@ -129,24 +109,21 @@ absl::Status CatalogService::DeleteVideo() {
   event.set_video_id(next.id);
   event.set_version(next.version);
   event.set_reason("withdrawn by its uploader");
-  Set(event.mutable_deleted_at(), now);
-  Set(event.mutable_occurred_at(), now);
-
-  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-  RETURN_IF_ERROR(transaction.Execute(kDelete, next.id, next.version, now).status());
-  RETURN_IF_ERROR(
-      Enqueue(transaction, next, "video.events.VideoDeleted", event.SerializeAsString()));
-  RETURN_IF_ERROR(transaction.Commit());
+  *event.mutable_deleted_at() = ToProto(now);
+  *event.mutable_occurred_at() = ToProto(now);
+  RETURN_IF_ERROR(Write(kDelete, Params(next.id, next.version, now), next, event));
   videos_.erase(videos_.begin() + static_cast<std::ptrdiff_t>(index));
-  ++changes_;
   return absl::OkStatus();
 }
 
-absl::Status CatalogService::Enqueue(postgres::Transaction& transaction, const Video& video,
-                                     const std::string& event_type, const std::string& payload) {
-  return transaction
-      .Execute(kEnqueue, video.id, event_type, video.version, postgres::Bytea{payload})
-      .status();
+absl::Status CatalogService::Write(const postgres::Statement& change, const Params& params,
+                                   const Video& video, const google::protobuf::Message& event) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+  RETURN_IF_ERROR(transaction.Run(change, params));
+  const std::string payload = event.SerializeAsString();
+  RETURN_IF_ERROR(transaction.Run(kEnqueue, video.id, std::string(event.GetTypeName()),
+                                  video.version, postgres::Bytea{payload}));
+  return transaction.Commit();
 }
 
 }  // namespace lockstep::examples

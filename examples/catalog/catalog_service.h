@@ -1,12 +1,13 @@
 #pragma once
 
+#include <google/protobuf/message.h>
+
 #include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "postgres/connection.h"
 
 namespace lockstep::examples {
@@ -16,14 +17,12 @@ namespace lockstep::examples {
 // event. Owned by one thread.
 class CatalogService {
  public:
-  CatalogService(postgres::Connection& connection, uint64_t seed);
+  CatalogService(postgres::Connection& connection, uint64_t seed)
+      : connection_(connection), random_(seed) {}
 
   absl::Status CreateVideo();
   absl::Status UpdateVideo();  // one that exists, chosen at random
   absl::Status DeleteVideo();
-
-  int64_t changes() const { return changes_; }
-  size_t videos() const { return videos_.size(); }
 
  private:
   struct Video {
@@ -31,16 +30,15 @@ class CatalogService {
     int64_t version = 0;
   };
 
-  // Puts the event beside the change, in its transaction.
-  absl::Status Enqueue(postgres::Transaction& transaction, const Video& video,
-                       const std::string& event_type, const std::string& payload);
+  // The change, and the event beside it.
+  absl::Status Write(const postgres::Statement& change, const postgres::Params& params,
+                     const Video& video, const google::protobuf::Message& event);
   std::string Uuid();
   size_t Pick();
 
   postgres::Connection& connection_;
   std::mt19937_64 random_;
   std::vector<Video> videos_;  // those not deleted
-  int64_t changes_ = 0;
 };
 
 }  // namespace lockstep::examples

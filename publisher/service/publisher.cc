@@ -8,6 +8,7 @@
 #include "platform/config/config.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
+#include "platform/host_name.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -33,11 +34,7 @@ namespace {
 
 constexpr char kShards[] = "shards";
 
-std::string DefaultInstance() {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{}:{}", host, ::getpid());
-}
+std::string DefaultInstance() { return fmt::format("{}:{}", HostName(), ::getpid()); }
 
 // Hands what a relay does to its listeners.
 class Listeners : public RelayEvents {

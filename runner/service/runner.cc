@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <mutex>
 #include <random>
@@ -16,6 +15,7 @@
 #include "platform/daemon/reload.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
+#include "platform/host_name.h"
 #include "platform/log/log.h"
 #include "platform/metrics.h"
 #include "platform/status.h"
@@ -33,9 +33,7 @@ namespace {
 constexpr Millis kOnceLooks{50};
 
 std::string DefaultInstance() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return fmt::format("{}-{}-{:06x}", host.data(), getpid(), std::random_device()() & 0xffffff);
+  return fmt::format("{}-{}-{:06x}", HostName(), getpid(), std::random_device()() & 0xffffff);
 }
 
 // What keeps a group from working off what is there; empty = nothing.

@@ -1,4 +1,4 @@
-#include "ctl/group_context.h"
+#include "ctl/runner_context.h"
 
 #include <pwd.h>
 #include <unistd.h>

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "runner/lane/failure_policy.h"
+
+namespace lockstep::operations {
+
+// Resolves dead letters as batches like any other: under the epoch, in order, with what waits
+// behind them. Nobody's lane: there is nothing to ack. On the caller's thread.
+class DeadLetterResolver final : private runner::BatchObserver {
+ public:
+  // REQUIRES: `options` and `projector` outlive this.
+  DeadLetterResolver(const std::string& database, const state::Schema& schema,
+                     const runner::GroupOptions& options, const projections::Projector& projector);
+
+  absl::Status Resolve(const state::DeadLetterResolution& resolution);
+
+  // What became of those that waited behind them.
+  int64_t applied() const { return applied_; }
+  int64_t dead() const { return dead_; }
+
+ private:
+  void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult& result) override;
+  void OnGivenBack(std::span<runner::Inbound* const>) override {}
+  void OnFailure(const absl::Status&, std::span<runner::Inbound* const>) override {}
+
+  const runner::GroupOptions& options_;
+  state::Offsets offsets_;
+  const state::Epochs epochs_;
+  const runner::Batch batch_;
+  runner::ConnectionSource connections_;
+  int64_t applied_ = 0;
+  int64_t dead_ = 0;
+};
+
+}  // namespace lockstep::operations
