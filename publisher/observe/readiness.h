@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "platform/clock.h"
 
 namespace lockstep::publisher {
 
-// Something of a publisher that does not do its work, and why.
-struct Trouble {
+// Whether a part of a publisher does its work.
+struct Health {
   std::string subject;  // a table, or the session that holds the shards
-  std::string why;
+  absl::Status status;  // OK, or why not
 };
 
 // From faults to readiness: a fault counts once it has lasted for the grace period, so that a
@@ -22,9 +23,8 @@ class Readiness {
  public:
   explicit Readiness(Millis grace) : grace_(grace) {}
 
-  // One sentence per fault that counts; none = ready. `subjects`: all there are.
-  std::vector<std::string> Judge(const std::vector<std::string>& subjects,
-                                 const std::vector<Trouble>& faults, SteadyTime now);
+  // One sentence per fault that counts; none = ready.
+  std::vector<std::string> Judge(const std::vector<Health>& parts, SteadyTime now);
 
  private:
   const Millis grace_;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "platform/clock.h"
-#include "publisher/outbox/outbox_record.h"
+#include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {

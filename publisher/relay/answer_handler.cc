@@ -109,9 +109,8 @@ void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchR
 void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
   const auto pause = parts_.pauses.Pause(row.topic, parts_.clock.Steady());
   if (!pause.has_value()) return;
-  outage_ = absl::Status(
-      result.status.code(),
-      fmt::format("topic {} is out of reach: {}", row.topic, lockstep::MessageOf(result.status)));
+  outage_ = absl::Status(result.status.code(), fmt::format("topic {} is out of reach: {}",
+                                                           row.topic, MessageOf(result.status)));
   parts_.events.OnOutage(row, CodeOf(result), result.status, *pause);
   GiveBack(parts_.leased.queues().TakeWaiting(
       [&](const KeyQueues::Entry& entry) { return entry.row->topic == row.topic; }));

@@ -31,8 +31,6 @@
 namespace lockstep::publisher {
 namespace {
 
-constexpr char kShards[] = "shards";
-
 std::string DefaultInstance() {
   char host[256] = "localhost";
   ::gethostname(host, sizeof(host) - 1);
@@ -140,19 +138,16 @@ struct PublisherService::Parts {
 
 PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatcher,
                                    MetricsRegistry& metrics)
-    : config_(std::move(config)),
-      dispatcher_(dispatcher),
-      metrics_(metrics),
-      parts_(std::make_unique<Parts>(config_.ready_grace)) {
+    : config_(std::move(config)), parts_(std::make_unique<Parts>(config_.ready_grace)) {
   if (config_.instance.empty()) config_.instance = DefaultInstance();
-  Dispatcher* used = &dispatcher_;
+  Dispatcher* used = &dispatcher;
   if (config_.topic_style == TopicStyle::kVersioned) {
-    parts_->styled = std::make_unique<VersionedTopicsOnly>(dispatcher_);
+    parts_->styled = std::make_unique<VersionedTopicsOnly>(dispatcher);
     used = parts_->styled.get();
   }
   if (config_.relay_enabled) {
     for (const RelayOptions& options : config_.tables) {
-      parts_->tables.push_back(std::make_unique<Table>(options, config_, *used, metrics_));
+      parts_->tables.push_back(std::make_unique<Table>(options, config_, *used, metrics));
     }
   }
   parts_->owner = std::make_unique<ShardOwner>(config_.ownership, config_.database, Relays());
@@ -167,10 +162,10 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
                                  const Table* const table = parts_->Find(name);
                                  return table != nullptr && table->relay->OwnsFirstShard();
                                },
-                           .metrics = metrics_};
+                           .metrics = metrics};
   for (const RelayOptions& options : config_.tables) {
     watch.tables.push_back(options.table);
-    ShardsHeld(metrics_, options.table);  // shown as 0 where nothing is relayed
+    ShardsHeld(metrics, options.table);  // shown as 0 where nothing is relayed
   }
   parts_->outboxes = std::make_unique<OutboxWatch>(std::move(watch));
 }
@@ -239,32 +234,21 @@ absl::Status PublisherService::WaitUntilDrained() {
   return absl::OkStatus();
 }
 
-std::vector<Trouble> PublisherService::Troubles() const {
-  std::vector<Trouble> faults;
-  if (!config_.relay_enabled || parts_->tables.empty()) return faults;  // nothing to do is done
-  if (const absl::Status owner = parts_->owner->health(); !owner.ok()) {
-    faults.push_back({kShards, std::string(lockstep::MessageOf(owner))});
-  }
+std::vector<std::string> PublisherService::NotReady() const {
   const SteadyTime now = Clock::System().Steady();
+  std::vector<Health> parts;
+  // Without a relay there is nothing to do, and that is done.
+  if (!parts_->tables.empty()) parts.push_back({"shards", parts_->owner->health()});
   for (const auto& table : parts_->tables) {
-    const std::string& name = table->relay->options().table;
-    const absl::Status health = table->relay->health();
+    Health& part = parts.emplace_back(table->relay->options().table, table->relay->health());
     const auto still = now - table->relay->last_turn();
-    if (!health.ok()) {
-      faults.push_back({name, std::string(lockstep::MessageOf(health))});
-    } else if (still > config_.ownership.watchdog) {
-      faults.push_back({name, fmt::format("its loop has stood still for {}",
-                                          FormatDuration(std::chrono::duration_cast<Millis>(
-                                              std::chrono::floor<std::chrono::seconds>(still))))});
+    if (part.status.ok() && still > config_.ownership.watchdog) {
+      part.status = Unavailable("its loop has stood still for {}",
+                                FormatDuration(std::chrono::duration_cast<Millis>(
+                                    std::chrono::floor<std::chrono::seconds>(still))));
     }
   }
-  return faults;
-}
-
-std::vector<std::string> PublisherService::NotReady() const {
-  std::vector<std::string> subjects = {kShards};
-  for (const auto& table : parts_->tables) subjects.push_back(table->relay->options().table);
-  return parts_->readiness.Judge(subjects, Troubles(), Clock::System().Steady());
+  return parts_->readiness.Judge(parts, now);
 }
 
 void PublisherService::Reload(const PublisherConfig& fresh) {
@@ -283,7 +267,7 @@ std::vector<TableStatus> PublisherService::Tables() const {
     const Table* const table = parts_->Find(options.table);
     if (table == nullptr) continue;
     status.relayed = true;
-    status.fault = lockstep::MessageOf(table->relay->health());
+    status.fault = MessageOf(table->relay->health());
     table->status.Fill(status);
   }
   return tables;
@@ -300,7 +284,7 @@ std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
         {.timeout = relay.dispatch_timeout, .max_requests_in_flight = relay.max_requests});
   }
   return std::make_unique<PubsubDispatcher>(std::move(publishers),
-                                            TopicMap(project, config.topics));
+                                            MapTopics(project, config.topics));
 }
 
 absl::StatusOr<std::shared_ptr<Dispatcher>> OpenPubsubDispatcher(
