@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "platform/status.h"
-
 namespace lockstep::publisher {
 
 TopicStatus& RelayStatus::Of(const std::string& topic) {
@@ -17,19 +15,17 @@ void RelayStatus::OnClaimed(const std::vector<OutboxRow>& rows) {
   for (const OutboxRow& row : rows) Of(row.topic);
 }
 
-void RelayStatus::OnPublished(const OutboxRow& row, Millis) {
-  const WallTime now = Clock::System().Now();
+void RelayStatus::OnRow(const RowEvent& event) {
+  using Kind = RowEvent::Kind;
   const std::scoped_lock lock(mu_);
-  TopicStatus& topic = Of(row.topic);
-  ++topic.published;
-  topic.last_publish = now;
-  topic.outage.clear();
-}
-
-void RelayStatus::OnOutage(const OutboxRow& row, std::string_view, const absl::Status& why,
-                           Millis) {
-  const std::scoped_lock lock(mu_);
-  Of(row.topic).outage = MessageOf(why);
+  if (event.kind == Kind::kPublished || event.kind == Kind::kDedupHit) {
+    TopicStatus& topic = Of(event.row.topic);
+    ++topic.published;
+    topic.last_publish = Clock::System().Now();
+    topic.outage.clear();
+  } else if (event.kind == Kind::kOutage) {
+    Of(event.row.topic).outage = event.error;
+  }
 }
 
 void RelayStatus::OnShards(const std::vector<int>& held, int of) {

@@ -35,10 +35,7 @@ struct TableStatus {
 class RelayStatus : public RelayEvents {
  public:
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
-  void OnPublished(const OutboxRow& row, Millis dispatch) override;
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override { OnPublished(row, dispatch); }
-  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                Millis pause) override;
+  void OnRow(const RowEvent& event) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
   void Fill(TableStatus& status) const;

@@ -11,6 +11,8 @@
 namespace lockstep::publisher {
 namespace {
 
+using Kind = RowEvent::Kind;
+
 // After an ABORTED that no failure of ours explains.
 constexpr Millis kAbortedDelay{250};
 
@@ -55,11 +57,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
     const bool known = FaultOf(results[i].status) == Fault::kKnown;
     if (results[i].status.ok() || known) {
       parts_.pauses.Reached(entry.row->topic);
-      if (known) {
-        parts_.events.OnDedupHit(*entry.row, took);
-      } else {
-        parts_.events.OnPublished(*entry.row, took);
-      }
+      parts_.events.OnRow({known ? Kind::kDedupHit : Kind::kPublished, *entry.row, took});
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
       failed = i;
@@ -84,7 +82,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
     const Fault fault = FaultOf(results[i].status);
     const bool sent =
         !results[i].status.ok() && fault != Fault::kBehind && fault != Fault::kCancelled;
-    if (sent) parts_.events.OnFailed(*request.entries[i].row, took);
+    if (sent) parts_.events.OnRow({Kind::kFailed, *request.entries[i].row, took});
   }
   for (KeyQueues::Entry& waiting : parts_.leased.queues().Failed(key))
     behind.push_back(std::move(waiting));
@@ -111,7 +109,11 @@ void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& resul
   if (!pause.has_value()) return;
   outage_ = absl::Status(result.status.code(), fmt::format("topic {} is out of reach: {}",
                                                            row.topic, MessageOf(result.status)));
-  parts_.events.OnOutage(row, CodeOf(result), result.status, *pause);
+  parts_.events.OnRow({.kind = Kind::kOutage,
+                       .row = row,
+                       .wait = *pause,
+                       .code = CodeOf(result),
+                       .error = MessageOf(result.status)});
   GiveBack(parts_.leased.queues().TakeWaiting(
       [&](const KeyQueues::Entry& entry) { return entry.row->topic == row.topic; }));
 }
@@ -126,12 +128,12 @@ void AnswerHandler::RetryOrBury(const KeyQueues::Entry& entry, const DispatchRes
   failure.dead = permanent || parts_.options.retry.Exhausted(attempts);
   const bool skips = failure.dead && parts_.options.on_dead == OnDead::kSkip;
   failure.frees_followers = skips;
-  if (failure.dead) {
-    parts_.events.OnDead(row, failure.code, failure.error);
-  } else {
-    failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
-    parts_.events.OnRetry(row, failure.code, *failure.delay, failure.error);
-  }
+  if (!failure.dead) failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
+  parts_.events.OnRow({.kind = failure.dead ? Kind::kDead : Kind::kRetry,
+                       .row = row,
+                       .wait = *failure.delay,
+                       .code = failure.code,
+                       .error = failure.error});
   parts_.marks.Failed(std::move(failure));
   for (KeyQueues::Entry& follower : behind) {
     // Behind a row that waits or is dead: held. Others of the key only lost their turn.

@@ -45,28 +45,8 @@ class Listeners : public RelayEvents {
   void OnClaimed(const std::vector<OutboxRow>& rows) override {
     for (auto* l : listeners_) l->OnClaimed(rows);
   }
-  void OnPublished(const OutboxRow& row, Millis dispatch) override {
-    for (auto* l : listeners_) l->OnPublished(row, dispatch);
-  }
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override {
-    for (auto* l : listeners_) l->OnDedupHit(row, dispatch);
-  }
-  void OnFailed(const OutboxRow& row, Millis dispatch) override {
-    for (auto* l : listeners_) l->OnFailed(row, dispatch);
-  }
-  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-               const std::string& error) override {
-    for (auto* l : listeners_) l->OnRetry(row, code, delay, error);
-  }
-  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override {
-    for (auto* l : listeners_) l->OnDead(row, code, error);
-  }
-  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                Millis pause) override {
-    for (auto* l : listeners_) l->OnOutage(row, code, why, pause);
-  }
-  void OnLostLease(const OutboxRow& row, const std::string& state) override {
-    for (auto* l : listeners_) l->OnLostLease(row, state);
+  void OnRow(const RowEvent& event) override {
+    for (auto* l : listeners_) l->OnRow(event);
   }
   void OnDatabaseError(const absl::Status& error) override {
     for (auto* l : listeners_) l->OnDatabaseError(error);
