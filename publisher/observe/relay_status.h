@@ -12,10 +12,18 @@
 namespace lockstep::publisher {
 
 struct TopicStatus {
-  std::string topic;
   std::string outage;  // why it is out of reach; empty when it is not
   int64_t published = 0;
   WallTime last_publish;  // the epoch of the clock = never
+};
+
+// What a relay did since it was started.
+struct RelayRecord {
+  int shards = 0;
+  int shards_held = 0;
+  int64_t published = 0;
+  WallTime last_publish;
+  std::map<std::string, TopicStatus> topics;
 };
 
 // An outbox as its relay and the database see it, for the status page. A copy: nothing in it moves.
@@ -23,30 +31,22 @@ struct TableStatus {
   std::string table;
   bool relayed = false;  // false = relay.enabled is off
   std::string fault;     // why rows do not flow; empty when they do
-  int shards = 0;
-  int shards_held = 0;
-  int64_t published = 0;
-  WallTime last_publish;
-  std::vector<TopicStatus> topics;
+  RelayRecord relay;
   OutboxRecord record;  // what the database says
 };
 
-// Remembers what a relay did last. Hears on the relay's thread; Fill is for any.
+// Keeps a relay's record. Hears on the relay's thread; Read is for any.
 class RelayStatus : public RelayEvents {
  public:
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
   void OnRow(const RowEvent& event) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
-  void Fill(TableStatus& status) const;
+  RelayRecord Read() const;
 
  private:
-  TopicStatus& Of(const std::string& topic);
-
   mutable std::mutex mu_;
-  std::map<std::string, TopicStatus> topics_;
-  int shards_ = 0;
-  int held_ = 0;
+  RelayRecord record_;
 };
 
 }  // namespace lockstep::publisher

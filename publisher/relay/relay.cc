@@ -52,7 +52,7 @@ Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatch
                 .leased = leased_,
                 .marks = marks_,
                 .pauses = pauses_}),
-      sleeper_(options_.poll_floor, options_.poll_interval, environment_.random),
+      sleeper_(options_, environment_.random),
       draining_(options_.table),
       health_(absl::UnavailableError("starting")) {
   NoteTurn();
@@ -147,8 +147,6 @@ void Relay::FollowOptions() {
   plan_.LookAgain();
   static_cast<FollowedRelayOptions&>(options_) = *fresh;
   dispatcher_.SetMaxRequests(options_.table, options_.max_requests);
-  pauses_.SetPolicy(options_.retry);
-  sleeper_.SetLongestPoll(options_.poll_interval);
 }
 
 absl::Status Relay::Connect() {
@@ -228,17 +226,15 @@ absl::Status Relay::RenewLeases() {
 }
 
 ClaimRequest Relay::NewClaimRequest() const {
-  ClaimRequest request;
-  request.token = NewToken();
-  request.owner = environment_.instance;
-  request.lock_ttl = options_.lock_ttl;
-  request.rows = options_.batch_size;
-  request.shards = shards_.shards();
-  request.shard_count = shards_.count();
-  request.live_tokens = leased_.live_tokens();
-  request.paused_topics = pauses_.Paused(environment_.clock->Steady());
-  request.dead_blocks = options_.on_dead == OnDead::kHoldKey;
-  return request;
+  return {.token = NewToken(),
+          .owner = environment_.instance,
+          .lock_ttl = options_.lock_ttl,
+          .rows = options_.batch_size,
+          .shards = shards_.shards(),
+          .shard_count = shards_.count(),
+          .live_tokens = leased_.live_tokens(),
+          .paused_topics = pauses_.Paused(environment_.clock->Steady()),
+          .dead_blocks = options_.on_dead == OnDead::kHoldKey};
 }
 
 absl::Status Relay::Claim() {

@@ -26,7 +26,6 @@
 #include "publisher/relay/relay_events.h"
 #include "publisher/relay/shard_assignment.h"
 #include "publisher/relay/sleeper.h"
-#include "publisher/relay/topic_pauses.h"
 
 namespace lockstep::publisher {
 

@@ -248,7 +248,7 @@ std::vector<TableStatus> PublisherService::Tables() const {
     if (table == nullptr) continue;
     status.relayed = true;
     status.fault = MessageOf(table->relay->health());
-    table->status.Fill(status);
+    status.relay = table->status.Read();
   }
   return tables;
 }
