@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <mutex>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
+#include "platform/status.h"
 
 namespace lockstep::publisher {
 
@@ -24,7 +27,19 @@ class Readiness {
   explicit Readiness(Millis grace) : grace_(grace) {}
 
   // One sentence per fault that counts; none = ready.
-  std::vector<std::string> Judge(const std::vector<Health>& parts, SteadyTime now);
+  std::vector<std::string> Judge(const std::vector<Health>& parts, SteadyTime now) {
+    const std::scoped_lock lock(mu_);
+    std::vector<std::string> reasons;
+    for (const auto& [subject, status] : parts) {
+      if (status.ok()) {
+        well_[subject] = now;
+      } else if (const auto well = well_.find(subject);
+                 well == well_.end() || now - well->second > grace_) {
+        reasons.push_back(fmt::format("{}: {}", subject, MessageOf(status)));
+      }
+    }
+    return reasons;
+  }
 
  private:
   const Millis grace_;

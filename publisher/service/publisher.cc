@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <set>
 #include <utility>
 
@@ -37,28 +38,6 @@ std::string DefaultInstance() {
   return fmt::format("{}:{}", host, ::getpid());
 }
 
-// Hands what a relay does to its listeners.
-class Listeners : public RelayEvents {
- public:
-  void Add(RelayEvents& listener) { listeners_.push_back(&listener); }
-
-  void OnClaimed(const std::vector<OutboxRow>& rows) override {
-    for (auto* l : listeners_) l->OnClaimed(rows);
-  }
-  void OnRow(const RowEvent& event) override {
-    for (auto* l : listeners_) l->OnRow(event);
-  }
-  void OnDatabaseError(const absl::Status& error) override {
-    for (auto* l : listeners_) l->OnDatabaseError(error);
-  }
-  void OnShards(const std::vector<int>& held, int of) override {
-    for (auto* l : listeners_) l->OnShards(held, of);
-  }
-
- private:
-  std::vector<RelayEvents*> listeners_;
-};
-
 // Tables of the relay are kept, and cleaned unless others are named for that.
 std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
   std::vector<Housekeeper::Task> tasks;
@@ -77,24 +56,33 @@ std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
 
 }  // namespace
 
-struct PublisherService::Table {
-  Table(RelayOptions options, const PublisherConfig& config, Dispatcher& dispatcher,
+// A relay, and those who hear what it does.
+struct PublisherService::Table final : RelayEvents {
+  Table(const RelayOptions& options, const PublisherConfig& config, Dispatcher& dispatcher,
         MetricsRegistry& registry)
-      : log(options.table, config.mask_tenant), metrics(registry, options.table) {
-    listeners.Add(log);
-    listeners.Add(metrics);
-    listeners.Add(status);
-    relay = std::make_unique<Relay>(
-        std::move(options),
-        Relay::Environment{.database = config.database, .instance = config.instance}, dispatcher,
-        listeners);
+      : log(options.table, config.mask_tenant),
+        metrics(registry, options.table),
+        relay(options, {.database = config.database, .instance = config.instance}, dispatcher,
+              *this) {}
+
+  void OnClaimed(const std::vector<OutboxRow>& rows) override {
+    for (RelayEvents* listener : listeners) listener->OnClaimed(rows);
+  }
+  void OnRow(const RowEvent& event) override {
+    for (RelayEvents* listener : listeners) listener->OnRow(event);
+  }
+  void OnDatabaseError(const absl::Status& error) override {
+    for (RelayEvents* listener : listeners) listener->OnDatabaseError(error);
+  }
+  void OnShards(const std::vector<int>& held, int of) override {
+    for (RelayEvents* listener : listeners) listener->OnShards(held, of);
   }
 
   RelayLog log;
   RelayMetrics metrics;
   RelayStatus status;
-  Listeners listeners;
-  std::unique_ptr<Relay> relay;
+  const std::array<RelayEvents*, 3> listeners = {&log, &metrics, &status};
+  Relay relay;  // last: its thread uses the rest
 };
 
 struct PublisherService::Parts {
@@ -102,7 +90,7 @@ struct PublisherService::Parts {
 
   Table* Find(const std::string& name) const {  // null = it is not relayed here
     for (const auto& table : tables) {
-      if (table->relay->options().table == name) return table.get();
+      if (table->relay.options().table == name) return table.get();
     }
     return nullptr;
   }
@@ -140,7 +128,7 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
                            .counts_replays =
                                [this](const std::string& name) {
                                  const Table* const table = parts_->Find(name);
-                                 return table != nullptr && table->relay->OwnsFirstShard();
+                                 return table != nullptr && table->relay.OwnsFirstShard();
                                },
                            .metrics = metrics};
   for (const RelayOptions& options : config_.tables) {
@@ -152,7 +140,7 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
 
 std::vector<Relay*> PublisherService::Relays() const {
   std::vector<Relay*> relays;
-  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
+  for (const auto& table : parts_->tables) relays.push_back(&table->relay);
   return relays;
 }
 
@@ -182,7 +170,7 @@ absl::Status PublisherService::Start() {
     if (postgres::Classify(checked) != postgres::ErrorClass::kTransient) return checked;
     log::Warning("the database can't be reached yet; it is waited for", {{"error", checked}});
   }
-  for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay->Start());
+  for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay.Start());
   RETURN_IF_ERROR(parts_->owner->Start());
   if (parts_->heartbeat != nullptr) RETURN_IF_ERROR(parts_->heartbeat->Start());
   RETURN_IF_ERROR(parts_->housekeeper->Start());
@@ -192,18 +180,18 @@ absl::Status PublisherService::Start() {
 void PublisherService::Stop() {
   std::vector<Service*> services = {parts_->outboxes.get(), parts_->housekeeper.get()};
   if (parts_->heartbeat != nullptr) services.push_back(parts_->heartbeat.get());
-  for (const auto& table : parts_->tables) services.push_back(table->relay.get());
+  for (const auto& table : parts_->tables) services.push_back(&table->relay);
   StopTogether(services);
   parts_->owner->Stop();  // the relays were to finish under its locks
 }
 
 absl::Status PublisherService::WaitUntilDrained() {
   absl::Status drained;
-  for (const auto& table : parts_->tables) drained.Update(table->relay->WaitUntilDrained());
+  for (const auto& table : parts_->tables) drained.Update(table->relay.WaitUntilDrained());
   RETURN_IF_ERROR(drained);
   ASSIGN_OR_RETURN(const auto session, postgres::Connection::Open({.url = config_.database}));
   for (const auto& table : parts_->tables) {
-    const std::string& name = table->relay->options().table;
+    const std::string& name = table->relay.options().table;
     ASSIGN_OR_RETURN(const auto qualified, postgres::QualifiedName::Parse(name));
     ASSIGN_OR_RETURN(const int64_t rows, CountRetries(*session, qualified));
     if (rows > 0) {
@@ -220,20 +208,21 @@ std::vector<std::string> PublisherService::NotReady() const {
   // Without a relay there is nothing to do, and that is done.
   if (!parts_->tables.empty()) parts.push_back({"shards", parts_->owner->health()});
   for (const auto& table : parts_->tables) {
-    Health& part = parts.emplace_back(table->relay->options().table, table->relay->health());
-    const auto still = now - table->relay->last_turn();
+    Health part{table->relay.options().table, table->relay.health()};
+    const auto still = now - table->relay.last_turn();
     if (part.status.ok() && still > config_.ownership.watchdog) {
       part.status = Unavailable("its loop has stood still for {}",
                                 FormatDuration(std::chrono::duration_cast<Millis>(
                                     std::chrono::floor<std::chrono::seconds>(still))));
     }
+    parts.push_back(std::move(part));
   }
   return parts_->readiness.Judge(parts, now);
 }
 
 void PublisherService::Reload(const PublisherConfig& fresh) {
   for (const RelayOptions& options : fresh.tables) {
-    if (Table* const table = parts_->Find(options.table)) table->relay->Reconfigure(options);
+    if (Table* const table = parts_->Find(options.table)) table->relay.Reconfigure(options);
   }
   parts_->housekeeper->Reconfigure(fresh.cleaner);
 }
@@ -247,7 +236,7 @@ std::vector<TableStatus> PublisherService::Tables() const {
     const Table* const table = parts_->Find(options.table);
     if (table == nullptr) continue;
     status.relayed = true;
-    status.fault = MessageOf(table->relay->health());
+    status.fault = MessageOf(table->relay.health());
     status.relay = table->status.Read();
   }
   return tables;
