@@ -60,7 +60,7 @@ absl::Status Publish(const lockstep::publisher::PublisherConfig& config,
 absl::Status Run(const std::string& database, const std::string& project) {
   lockstep::publisher::PublisherConfig config;
   config.database = database;
-  config.tables.push_back({.table = "shop.order_outbox"});
+  config.tables.emplace_back().table = "shop.order_outbox";
   if (!project.empty()) {
     const auto bus =
         lockstep::publisher::OpenPubsubDispatcher({{"pubsub.project", project}}, config);

@@ -9,16 +9,12 @@
 
 namespace lockstep::publisher {
 
-TopicMap::TopicMap(std::string project, std::map<std::string, std::string> topics)
-    : project_(std::move(project)), topics_(std::move(topics)) {}
-
-std::string TopicMap::FullName(const std::string& logical) const {
-  const auto found = topics_.find(logical);
-  return pubsub::TopicName(project_, found == topics_.end() ? logical : found->second);
+TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics) {
+  return [project = std::move(project), topics = std::move(topics)](const std::string& logical) {
+    const auto found = topics.find(logical);
+    return pubsub::TopicName(project, found == topics.end() ? logical : found->second);
+  };
 }
-
-PubsubDispatcher::PubsubDispatcher(Publishers publishers, TopicMap topics)
-    : topics_(std::move(topics)), publishers_(std::move(publishers)) {}
 
 void PubsubDispatcher::Dispatch(const std::string& table, const std::string& topic,
                                 std::vector<RowPtr> rows, Done done) {
@@ -31,7 +27,7 @@ void PubsubDispatcher::Dispatch(const std::string& table, const std::string& top
       results[i].status = absl::AbortedError("an earlier row of the key can't be sent");
       continue;
     }
-    auto message = MessageOf(*rows[i]);
+    auto message = ToMessage(*rows[i]);
     if (!message.ok()) {
       results[i].status = message.status();
       stopped.insert(rows[i]->aggregate_id);
@@ -45,7 +41,7 @@ void PubsubDispatcher::Dispatch(const std::string& table, const std::string& top
     return;
   }
   publishers_.at(table)->Publish(
-      topics_.FullName(topic), std::move(messages),
+      topics_(topic), std::move(messages),
       [results = std::move(results), places = std::move(places),
        done = std::move(done)](std::vector<absl::StatusOr<MessageId>> answers) mutable {
         for (size_t i = 0; i < answers.size() && i < places.size(); ++i) {

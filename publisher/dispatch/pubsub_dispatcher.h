@@ -1,27 +1,21 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "publisher/dispatch/dispatcher.h"
 #include "pubsub/publisher.h"
 
 namespace lockstep::publisher {
 
-// Which Pub/Sub topic a logical one goes to.
-class TopicMap {
- public:
-  TopicMap(std::string project, std::map<std::string, std::string> topics);
+// The full name of the Pub/Sub topic that a logical one goes to. Safe from any thread.
+using TopicNames = std::function<std::string(const std::string& logical)>;
 
-  // The full name. A logical topic that the configuration does not name goes to the Pub/Sub topic
-  // of its own name.
-  std::string FullName(const std::string& logical) const;
-
- private:
-  std::string project_;
-  std::map<std::string, std::string> topics_;
-};
+// A logical topic that `topics` does not name goes to the Pub/Sub topic of its own name.
+TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics);
 
 // Hands rows to Pub/Sub. A row that can't be a message fails by itself; the rest of its batch, but
 // for what stands behind it in its key, is sent. Safe from any thread.
@@ -30,7 +24,8 @@ class PubsubDispatcher : public Dispatcher {
   // By outbox, for each has a timeout of its own. REQUIRES: one for each that Dispatch will name.
   using Publishers = std::map<std::string, std::unique_ptr<pubsub::Publisher>>;
 
-  PubsubDispatcher(Publishers publishers, TopicMap topics);
+  PubsubDispatcher(Publishers publishers, TopicNames topics)
+      : topics_(std::move(topics)), publishers_(std::move(publishers)) {}
 
   void Dispatch(const std::string& table, const std::string& topic, std::vector<RowPtr> rows,
                 Done done) override;
@@ -39,7 +34,7 @@ class PubsubDispatcher : public Dispatcher {
   }
 
  private:
-  const TopicMap topics_;
+  const TopicNames topics_;
   const Publishers publishers_;
 };
 

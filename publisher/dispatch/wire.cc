@@ -13,7 +13,7 @@ constexpr size_t kOwnAttributes = 13;  // those below; a row's own come on top
 
 }  // namespace
 
-absl::StatusOr<pubsub::Message> MessageOf(const OutboxRow& row) {
+absl::StatusOr<pubsub::Message> ToMessage(const OutboxRow& row) {
   pubsub::Message message;
   auto& attributes = message.attributes;
   attributes.reserve(kOwnAttributes);

@@ -10,7 +10,7 @@ namespace lockstep::publisher {
 
 // The message of a row, as docs/wire.md describes it. Fails when the row's own attributes are no
 // JSON object of strings, or when Pub/Sub would refuse the message.
-absl::StatusOr<pubsub::Message> MessageOf(const OutboxRow& row);
+absl::StatusOr<pubsub::Message> ToMessage(const OutboxRow& row);
 
 // A control message without ordering key: the publisher's position in each outbox.
 pubsub::Message HeartbeatMessage(const std::string& position);

@@ -28,7 +28,7 @@ OutboxRow Row() {
 }
 
 TEST(Wire, HasTheContractsAttributesAndNoMore) {
-  const auto message = MessageOf(Row());
+  const auto message = ToMessage(Row());
   ASSERT_TRUE(message.ok()) << message.status();
   EXPECT_EQ(message->ordering_key, "v-1");
   EXPECT_EQ(message->data, std::string("\0\xff", 2));
@@ -49,7 +49,7 @@ TEST(Wire, AddsWhatIsSetAndTheRowsOwnWhichCanNotOverride) {
   row.traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   row.tracestate = "a=1 ,  b=2";
   row.attributes = R"({"region": "eu", "version": "99"})";
-  const auto message = MessageOf(row);
+  const auto message = ToMessage(row);
   ASSERT_TRUE(message.ok()) << message.status();
   EXPECT_EQ(message->attributes.at("tenant_id"), "t");
   EXPECT_EQ(message->attributes.at("traceparent"), *row.traceparent);
@@ -61,15 +61,15 @@ TEST(Wire, AddsWhatIsSetAndTheRowsOwnWhichCanNotOverride) {
 TEST(Wire, RefusesWhatPubsubWouldRefuse) {
   OutboxRow row = Row();
   row.attributes = R"({"a": 1})";
-  EXPECT_EQ(MessageOf(row).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ToMessage(row).status().code(), absl::StatusCode::kInvalidArgument);
   row.attributes = "[";
-  EXPECT_EQ(MessageOf(row).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ToMessage(row).status().code(), absl::StatusCode::kInvalidArgument);
   row = Row();
   row.aggregate_id = std::string(1025, 'k');
-  EXPECT_EQ(MessageOf(row).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ToMessage(row).status().code(), absl::StatusCode::kInvalidArgument);
   row = Row();
   row.payload = std::string(10'000'001, 'x');
-  EXPECT_EQ(MessageOf(row).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ToMessage(row).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Wire, AHeartbeatHasNoOrderingKey) {
@@ -78,11 +78,11 @@ TEST(Wire, AHeartbeatHasNoOrderingKey) {
   EXPECT_THAT(message.attributes, UnorderedElementsAre(Pair("lockstep_heartbeat", "42")));
 }
 
-TEST(TopicMap, KnowsWhereALogicalTopicGoes) {
-  const TopicMap topics("p", {{"a.b.c.v1", "a.events"}, {"d", "projects/q/topics/e"}});
-  EXPECT_EQ(topics.FullName("a.b.c.v1"), "projects/p/topics/a.events");
-  EXPECT_EQ(topics.FullName("d"), "projects/q/topics/e");
-  EXPECT_EQ(topics.FullName("other"), "projects/p/topics/other");
+TEST(MapTopics, KnowsWhereALogicalTopicGoes) {
+  const auto topics = MapTopics("p", {{"a.b.c.v1", "a.events"}, {"d", "projects/q/topics/e"}});
+  EXPECT_EQ(topics("a.b.c.v1"), "projects/p/topics/a.events");
+  EXPECT_EQ(topics("d"), "projects/q/topics/e");
+  EXPECT_EQ(topics("other"), "projects/p/topics/other");
 }
 
 }  // namespace

@@ -1,18 +1,22 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "platform/clock.h"
+#include "platform/status.h"
 
 namespace lockstep::publisher {
 
-// Something of a publisher that does not do its work, and why.
-struct Trouble {
+// Whether a part of a publisher does its work.
+struct Health {
   std::string subject;  // a table, or the session that holds the shards
-  std::string why;
+  absl::Status status;  // OK, or why not
 };
 
 // From faults to readiness: a fault counts once it has lasted for the grace period, so that a
@@ -22,9 +26,20 @@ class Readiness {
  public:
   explicit Readiness(Millis grace) : grace_(grace) {}
 
-  // One sentence per fault that counts; none = ready. `subjects`: all there are.
-  std::vector<std::string> Judge(const std::vector<std::string>& subjects,
-                                 const std::vector<Trouble>& faults, SteadyTime now);
+  // One sentence per fault that counts; none = ready.
+  std::vector<std::string> Judge(const std::vector<Health>& parts, SteadyTime now) {
+    const std::scoped_lock lock(mu_);
+    std::vector<std::string> reasons;
+    for (const auto& [subject, status] : parts) {
+      if (status.ok()) {
+        well_[subject] = now;
+      } else if (const auto well = well_.find(subject);
+                 well == well_.end() || now - well->second > grace_) {
+        reasons.push_back(fmt::format("{}: {}", subject, MessageOf(status)));
+      }
+    }
+    return reasons;
+  }
 
  private:
   const Millis grace_;

@@ -12,34 +12,37 @@ using ::testing::IsEmpty;
 using std::chrono::seconds;
 
 constexpr SteadyTime kStart{std::chrono::hours(1)};
-const std::vector<std::string> kSubjects = {"shards", "a.b"};
+const std::vector<Health> kWell = {{"shards", {}}, {"a.b", {}}};
 
 TEST(Readiness, AtTheStartAFaultCountsAtOnce) {
   Readiness readiness(Millis(30'000));
-  EXPECT_THAT(readiness.Judge(kSubjects, {{"a.b", "starting"}}, kStart),
-              ElementsAre("a.b: starting"));
-  EXPECT_THAT(readiness.Judge(kSubjects, {}, kStart + seconds(1)), IsEmpty());
+  EXPECT_THAT(
+      readiness.Judge({{"shards", {}}, {"a.b", absl::UnavailableError("starting")}}, kStart),
+      ElementsAre("a.b: starting"));
+  EXPECT_THAT(readiness.Judge(kWell, kStart + seconds(1)), IsEmpty());
 }
 
 TEST(Readiness, OutlivesALostDatabaseByTheGracePeriod) {
   Readiness readiness(Millis(30'000));
-  EXPECT_THAT(readiness.Judge(kSubjects, {}, kStart), IsEmpty());
-  const std::vector<Trouble> lost = {{"shards", "gone"}, {"a.b", "gone"}};
-  EXPECT_THAT(readiness.Judge(kSubjects, lost, kStart + seconds(30)), IsEmpty());
-  EXPECT_THAT(readiness.Judge(kSubjects, lost, kStart + seconds(31)),
+  EXPECT_THAT(readiness.Judge(kWell, kStart), IsEmpty());
+  const std::vector<Health> lost = {{"shards", absl::UnavailableError("gone")},
+                                    {"a.b", absl::UnavailableError("gone")}};
+  EXPECT_THAT(readiness.Judge(lost, kStart + seconds(30)), IsEmpty());
+  EXPECT_THAT(readiness.Judge(lost, kStart + seconds(31)),
               ElementsAre("shards: gone", "a.b: gone"));
-  EXPECT_THAT(readiness.Judge(kSubjects, {}, kStart + seconds(32)), IsEmpty());
-  EXPECT_THAT(readiness.Judge(kSubjects, lost, kStart + seconds(60)), IsEmpty())
+  EXPECT_THAT(readiness.Judge(kWell, kStart + seconds(32)), IsEmpty());
+  EXPECT_THAT(readiness.Judge(lost, kStart + seconds(60)), IsEmpty())
       << "a grace period for each time";
 }
 
 TEST(Readiness, OneTableDoesNotSpendTheGraceOfAnother) {
   Readiness readiness(Millis(30'000));
-  readiness.Judge({"a.b", "c.d"}, {}, kStart);
-  readiness.Judge({"a.b", "c.d"}, {{"a.b", "gone"}}, kStart + seconds(29));
-  EXPECT_THAT(
-      readiness.Judge({"a.b", "c.d"}, {{"a.b", "gone"}, {"c.d", "gone"}}, kStart + seconds(40)),
-      ElementsAre("a.b: gone"));
+  readiness.Judge({{"a.b", {}}, {"c.d", {}}}, kStart);
+  readiness.Judge({{"a.b", absl::UnavailableError("gone")}, {"c.d", {}}}, kStart + seconds(29));
+  EXPECT_THAT(readiness.Judge({{"a.b", absl::UnavailableError("gone")},
+                               {"c.d", absl::UnavailableError("gone")}},
+                              kStart + seconds(40)),
+              ElementsAre("a.b: gone"));
 }
 
 }  // namespace

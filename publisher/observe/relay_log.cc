@@ -1,5 +1,8 @@
 #include "publisher/observe/relay_log.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "envelope/trace_context.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
@@ -8,63 +11,58 @@
 namespace lockstep::publisher {
 namespace {
 
-std::string_view Trace(const OutboxRow& row) {
-  return row.traceparent ? TraceId(*row.traceparent) : std::string_view();
+using Kind = RowEvent::Kind;
+
+// What a row's events are called in the log; what is not here is not told.
+struct Line {
+  Kind kind;
+  void (*write)(std::string_view, log::Fields);
+  std::string_view message;
+  std::string_view code;
+};
+constexpr Line kLines[] = {
+    {Kind::kPublished, log::Debug, "published", "outbox_flush_success"},
+    {Kind::kDedupHit, log::Info, "the bus had the event already", "outbox_flush_dedup_hit"},
+    {Kind::kRetry, log::Warning, "the row will be tried again", "outbox_flush_retry"},
+    {Kind::kDead, log::Error, "the row is dead", "outbox_flush_dead"},
+    {Kind::kOutage, log::Warning, "the topic is out of reach; it is tried again",
+     "outbox_flush_retry"},
+    {Kind::kLostLease, log::Warning, "the lease was lost; the row belongs to another",
+     "outbox_flush_conflict"},
+};
+
+// A field that only some lines have.
+template <typename T>
+log::Field If(bool wanted, std::string_view key, const T& value) {
+  return wanted ? log::Field(key, value) : log::IfAny(key, "");
 }
 
 }  // namespace
 
-std::string RelayLog::Tenant(const OutboxRow& row) const {
-  if (!row.tenant_id.has_value()) return "";
-  return mask_tenant_ ? "***" : *row.tenant_id;
-}
-
-void RelayLog::Write(log::Level level, std::string_view message, std::string_view code,
-                     const OutboxRow& row, int attempts, log::Fields more) const {
-  std::vector<log::Field> fields = {{"code", code},
-                                    {"table", table_},
-                                    {"topic", row.topic},
-                                    {"event_id", row.event_id},
-                                    {"tenant_id", Tenant(row)},
-                                    {"sequence", row.sequence},
-                                    {"attempts", attempts},
-                                    log::IfAny("trace_id", Trace(row))};
-  fields.insert(fields.end(), more);
-  log::Write(level, message, fields);
-}
-
-void RelayLog::OnPublished(const OutboxRow& row, Millis dispatch) {
-  if (log::CurrentLevel() > log::Level::kDebug) return;  // the fields cost more than the test
-  Write(log::Level::kDebug, "published", "outbox_flush_success", row, row.attempts,
-        {{"ms", dispatch.count()}});
-}
-
-void RelayLog::OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-                       const std::string& error) {
-  Write(log::Level::kWarning, "the row will be tried again", "outbox_flush_retry", row,
-        row.attempts + 1, {{"in", FormatDuration(delay)}, {"error_code", code}, {"error", error}});
-}
-
-void RelayLog::OnDead(const OutboxRow& row, std::string_view code, const std::string& error) {
-  Write(log::Level::kError, "the row is dead", "outbox_flush_dead", row, row.attempts + 1,
-        {{"error_code", code}, {"error", error}});
-}
-
-void RelayLog::OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                        Millis pause) {
-  Write(log::Level::kWarning, "the topic is out of reach; it is tried again", "outbox_flush_retry",
-        row, row.attempts, {{"in", FormatDuration(pause)}, {"error_code", code}, {"error", why}});
-}
-
-void RelayLog::OnDedupHit(const OutboxRow& row, Millis dispatch) {
-  Write(log::Level::kInfo, "the bus had the event already", "outbox_flush_dedup_hit", row,
-        row.attempts, {{"ms", dispatch.count()}});
-}
-
-void RelayLog::OnLostLease(const OutboxRow& row, const std::string& state) {
-  Write(log::Level::kWarning, "the lease was lost; the row belongs to another",
-        "outbox_flush_conflict", row, row.attempts,
-        {{"error_code", "STORAGE.CONFLICT"}, {"state", state}});
+void RelayLog::OnRow(const RowEvent& event) {
+  const auto& [kind, row, took, wait, code, error, state] = event;
+  // The fields cost more than the test.
+  if (kind == Kind::kPublished && log::CurrentLevel() > log::Level::kDebug) return;
+  const Line* const line = std::ranges::find(kLines, kind, &Line::kind);
+  if (line == std::end(kLines)) return;
+  const bool published = kind == Kind::kPublished || kind == Kind::kDedupHit;
+  const bool spent = kind == Kind::kRetry || kind == Kind::kDead;
+  const bool outage = kind == Kind::kOutage;
+  const std::string_view tenant = row.tenant_id ? *row.tenant_id : std::string_view();
+  line->write(line->message, {{"code", line->code},
+                              {"table", table_},
+                              {"topic", row.topic},
+                              {"event_id", row.event_id},
+                              {"tenant_id", row.tenant_id && mask_tenant_ ? "***" : tenant},
+                              {"sequence", row.sequence},
+                              {"attempts", row.attempts + (spent ? 1 : 0)},
+                              log::IfAny("trace_id", row.traceparent ? TraceId(*row.traceparent)
+                                                                     : std::string_view()),
+                              If(published, "ms", took.count()),
+                              If(kind == Kind::kRetry || outage, "in", FormatDuration(wait)),
+                              If(!published, "error_code", code),
+                              If(spent || outage, "error", error),
+                              If(kind == Kind::kLostLease, "state", state)});
 }
 
 void RelayLog::OnDatabaseError(const absl::Status& error) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
-#include "platform/log/log.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {
@@ -14,23 +14,11 @@ class RelayLog : public RelayEvents {
   RelayLog(std::string table, bool mask_tenant)
       : table_(std::move(table)), mask_tenant_(mask_tenant) {}
 
-  void OnPublished(const OutboxRow& row, Millis dispatch) override;
-  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-               const std::string& error) override;
-  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override;
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override;
-  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                Millis pause) override;
-  void OnLostLease(const OutboxRow& row, const std::string& state) override;
+  void OnRow(const RowEvent& event) override;
   void OnDatabaseError(const absl::Status& error) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
  private:
-  std::string Tenant(const OutboxRow& row) const;
-  // What stands in every line of a row, and what else this one says.
-  void Write(log::Level level, std::string_view message, std::string_view code,
-             const OutboxRow& row, int attempts, log::Fields more) const;
-
   const std::string table_;
   const bool mask_tenant_;
 };

@@ -12,6 +12,7 @@
 namespace lockstep::publisher {
 namespace {
 
+using Kind = RowEvent::Kind;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -41,17 +42,28 @@ std::string Line(const std::function<void()>& write) {
 std::map<std::string, std::string> Lines(bool mask_tenant) {
   RelayLog log("shop.outbox", mask_tenant);
   const OutboxRow row = Row();
+  const auto line = [&](const RowEvent& event) { return Line([&] { log.OnRow(event); }); };
   return {
-      {"outbox_flush_success", Line([&] { log.OnPublished(row, Millis(5)); })},
-      {"outbox_flush_dedup_hit", Line([&] { log.OnDedupHit(row, Millis(5)); })},
-      {"outbox_flush_retry",
-       Line([&] { log.OnRetry(row, "UNKNOWN.INTERNAL", Millis(1000), "INTERNAL: it broke"); })},
-      {"outbox_flush_retry ", Line([&] {
-         log.OnOutage(row, "PROVIDER.UNAVAILABLE", absl::UnavailableError("away"), Millis(1000));
-       })},
-      {"outbox_flush_dead",
-       Line([&] { log.OnDead(row, "SCHEMA.VALIDATION_FAILED", "INVALID_ARGUMENT: no"); })},
-      {"outbox_flush_conflict", Line([&] { log.OnLostLease(row, R"({"locked_by": "another"})"); })},
+      {"outbox_flush_success", line({Kind::kPublished, row, Millis(5)})},
+      {"outbox_flush_dedup_hit", line({Kind::kDedupHit, row, Millis(5)})},
+      {"outbox_flush_retry", line({.kind = Kind::kRetry,
+                                   .row = row,
+                                   .wait = Millis(1000),
+                                   .code = "UNKNOWN.INTERNAL",
+                                   .error = "INTERNAL: it broke"})},
+      {"outbox_flush_retry ", line({.kind = Kind::kOutage,
+                                    .row = row,
+                                    .wait = Millis(1000),
+                                    .code = "PROVIDER.UNAVAILABLE",
+                                    .error = "away"})},
+      {"outbox_flush_dead", line({.kind = Kind::kDead,
+                                  .row = row,
+                                  .code = "SCHEMA.VALIDATION_FAILED",
+                                  .error = "INVALID_ARGUMENT: no"})},
+      {"outbox_flush_conflict", line({.kind = Kind::kLostLease,
+                                      .row = row,
+                                      .code = "STORAGE.CONFLICT",
+                                      .state = R"({"locked_by": "another"})"})},
   };
 }
 

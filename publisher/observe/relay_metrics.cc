@@ -63,31 +63,31 @@ void RelayMetrics::OnClaimed(const std::vector<OutboxRow>& rows) {
   }
 }
 
-void RelayMetrics::OnPublished(const OutboxRow& row, Millis dispatch) {
-  Topic& topic = Of(row.topic);
-  topic.succeeded->Increment();
-  topic.success_latency->Observe(Seconds(dispatch));
-  const auto age = std::chrono::system_clock::now() - row.created_at;
-  topic.to_publish->Observe(Seconds(std::chrono::duration_cast<Millis>(age)));
+void RelayMetrics::OnRow(const RowEvent& event) {
+  switch (event.kind) {
+    case RowEvent::Kind::kPublished:
+    case RowEvent::Kind::kDedupHit: {
+      Topic& topic = Of(event.row.topic);
+      topic.succeeded->Increment();
+      topic.success_latency->Observe(Seconds(event.took));
+      const auto age = std::chrono::system_clock::now() - event.row.created_at;
+      topic.to_publish->Observe(Seconds(std::chrono::duration_cast<Millis>(age)));
+      return;
+    }
+    case RowEvent::Kind::kFailed:
+      Of(event.row.topic).failed->Increment();
+      return Of(event.row.topic).failure_latency->Observe(Seconds(event.took));
+    case RowEvent::Kind::kRetry:
+      Retries(event.code).Increment();
+      return retry_delay_->Observe(Seconds(event.wait));
+    case RowEvent::Kind::kDead:
+      return Of(event.row.topic).dead->Increment();
+    case RowEvent::Kind::kLostLease:
+      return conflicts_->Increment();
+    case RowEvent::Kind::kOutage:
+      return;
+  }
 }
-
-void RelayMetrics::OnFailed(const OutboxRow& row, Millis dispatch) {
-  Topic& topic = Of(row.topic);
-  topic.failed->Increment();
-  topic.failure_latency->Observe(Seconds(dispatch));
-}
-
-void RelayMetrics::OnRetry(const OutboxRow&, std::string_view code, Millis delay,
-                           const std::string&) {
-  Retries(code).Increment();
-  retry_delay_->Observe(Seconds(delay));
-}
-
-void RelayMetrics::OnDead(const OutboxRow& row, std::string_view, const std::string&) {
-  Of(row.topic).dead->Increment();
-}
-
-void RelayMetrics::OnLostLease(const OutboxRow&, const std::string&) { conflicts_->Increment(); }
 
 void RelayMetrics::OnShards(const std::vector<int>& held, int) {
   leader_->Set(held.empty() ? 0 : 1);

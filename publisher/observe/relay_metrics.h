@@ -18,13 +18,7 @@ class RelayMetrics : public RelayEvents {
   RelayMetrics(MetricsRegistry& registry, std::string table);
 
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
-  void OnPublished(const OutboxRow& row, Millis dispatch) override;
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override { OnPublished(row, dispatch); }
-  void OnFailed(const OutboxRow& row, Millis dispatch) override;
-  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-               const std::string& error) override;
-  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override;
-  void OnLostLease(const OutboxRow& row, const std::string& state) override;
+  void OnRow(const RowEvent& event) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
  private:

@@ -8,6 +8,7 @@
 namespace lockstep::publisher {
 namespace {
 
+using Kind = RowEvent::Kind;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -31,13 +32,14 @@ TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
   again.first_claim = false;
   metrics.OnClaimed({row, again});
   metrics.OnShards({0}, 1);
-  metrics.OnPublished(row, Millis(5));
-  metrics.OnDedupHit(row, Millis(5));
-  metrics.OnFailed(row, Millis(5));
-  metrics.OnRetry(row, "UNKNOWN.INTERNAL", Millis(1000), "");
-  metrics.OnFailed(row, Millis(5));
-  metrics.OnDead(row, "SCHEMA.VALIDATION_FAILED", "");
-  metrics.OnLostLease(row, "{}");
+  metrics.OnRow({Kind::kPublished, row, Millis(5)});
+  metrics.OnRow({Kind::kDedupHit, row, Millis(5)});
+  metrics.OnRow({Kind::kFailed, row, Millis(5)});
+  metrics.OnRow(
+      {.kind = Kind::kRetry, .row = row, .wait = Millis(1000), .code = "UNKNOWN.INTERNAL"});
+  metrics.OnRow({Kind::kFailed, row, Millis(5)});
+  metrics.OnRow({.kind = Kind::kDead, .row = row, .code = "SCHEMA.VALIDATION_FAILED"});
+  metrics.OnRow({.kind = Kind::kLostLease, .row = row, .state = "{}"});
   const std::string text = RenderMetrics(registry);
   const std::string topic = R"(table="shop.outbox",topic="a")";
   for (const std::string& sample : {

@@ -6,16 +6,24 @@
 #include <vector>
 
 #include "platform/clock.h"
-#include "publisher/outbox/outbox_record.h"
+#include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {
 
 struct TopicStatus {
-  std::string topic;
   std::string outage;  // why it is out of reach; empty when it is not
   int64_t published = 0;
   WallTime last_publish;  // the epoch of the clock = never
+};
+
+// What a relay did since it was started.
+struct RelayRecord {
+  int shards = 0;
+  int shards_held = 0;
+  int64_t published = 0;
+  WallTime last_publish;
+  std::map<std::string, TopicStatus> topics;
 };
 
 // An outbox as its relay and the database see it, for the status page. A copy: nothing in it moves.
@@ -23,31 +31,22 @@ struct TableStatus {
   std::string table;
   bool relayed = false;  // false = relay.enabled is off
   std::string fault;     // why rows do not flow; empty when they do
-  int shards = 0;
-  int shards_held = 0;
-  int64_t published = 0;
-  WallTime last_publish;
-  std::vector<TopicStatus> topics;
+  RelayRecord relay;
   OutboxRecord record;  // what the database says
 };
 
-// Remembers what a relay did last. Hears on the relay's thread; Fill is for any.
+// Keeps a relay's record. Hears on the relay's thread; Read is for any.
 class RelayStatus : public RelayEvents {
  public:
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
-  void OnPublished(const OutboxRow& row, Millis dispatch) override;
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override { OnPublished(row, dispatch); }
-  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                Millis pause) override;
+  void OnRow(const RowEvent& event) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
-  void Fill(TableStatus& status) const;
+  RelayRecord Read() const;
 
  private:
   mutable std::mutex mu_;
-  std::map<std::string, TopicStatus> topics_;  // by name, which is filled in by Fill
-  int shards_ = 0;
-  int held_ = 0;
+  RelayRecord record_;
 };
 
 }  // namespace lockstep::publisher

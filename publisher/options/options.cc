@@ -1,5 +1,7 @@
 #include "publisher/options/options.h"
 
+#include <set>
+
 #include "platform/config/config.h"
 #include "platform/daemon/http_server.h"
 #include "platform/log/log.h"
@@ -121,13 +123,12 @@ absl::Status PublisherConfig::Validate() const {
         "no database is named: set `database`, --database postgresql://user@host/name or "
         "LOCKSTEP_DATABASE");
   }
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const RelayOptions& relay : tables) {
     RETURN_IF_ERROR(relay.Validate());
-    for (const std::string& name : names) {
-      if (name == relay.table) return InvalidArgument("relay.tables names {} twice", name);
+    if (!names.insert(relay.table).second) {
+      return InvalidArgument("relay.tables names {} twice", relay.table);
     }
-    names.push_back(relay.table);
   }
   for (const std::string& name : cleaner.tables) {
     RETURN_IF_ERROR(postgres::QualifiedName::Parse(name).status());

@@ -25,18 +25,22 @@ enum class OnDead {
   kSkip,     // go on without it
 };
 
-// How one outbox is relayed.
-struct RelayOptions {
-  std::string table;             // schema.name
-  bool single_active = true;     // one shard; false = `shards`
-  int shards = 0;                // 0 = 1 when single_active, else 16
+// What a running relay follows when the configuration is read again.
+struct FollowedRelayOptions {
   int batch_size = 100;          // rows per claim
   int max_in_flight = 2'000;     // rows claimed and not yet answered by the bus
   int max_requests = 16;         // requests to the bus under way
-  Millis poll_floor{250};        // the idle poll starts here …
-  Millis poll_interval{30'000};  // … and doubles up to this, with full jitter
-  Millis lock_ttl{60'000};       // a lease that is not renewed ends after this
+  Millis poll_interval{30'000};  // the idle poll doubles up to this, with full jitter
   RetryPolicy retry;             // 25 attempts, 1 s doubling to 60 s, 0-200 ms added
+};
+
+// How one outbox is relayed.
+struct RelayOptions : FollowedRelayOptions {
+  std::string table;          // schema.name
+  bool single_active = true;  // one shard; false = `shards`
+  int shards = 0;             // 0 = 1 when single_active, else 16
+  Millis poll_floor{250};     // where the idle poll starts
+  Millis lock_ttl{60'000};    // a lease that is not renewed ends after this
   Millis dispatch_timeout{30'000};
   int last_error_max_bytes = 2'048;
   OnDead on_dead = OnDead::kHoldKey;

@@ -156,16 +156,16 @@ OutboxRow ReadRow(const Row& from, const std::string& token) {
 
 }  // namespace
 
-std::string OutboxStore::ClaimSql() { return WithParts(kClaim); }
-std::string OutboxStore::ClaimFewSql() { return WithParts(kClaimFew); }
-
 absl::StatusOr<Claim> OutboxStore::ClaimRows(const ClaimRequest& request, ClaimCursor& cursor) {
   if (request.few && request.rows > kFew) return TakeFew(request, cursor);
-  return TakeBy(claim_, request, cursor);
+  return Take(/*few=*/false, request, cursor);
 }
 
-absl::StatusOr<Claim> OutboxStore::TakeBy(const Statement& statement, const ClaimRequest& request,
-                                          ClaimCursor& cursor) {
+absl::StatusOr<Claim> OutboxStore::Take(bool few, const ClaimRequest& request,
+                                        ClaimCursor& cursor) {
+  static const std::string claim_sql = WithParts(kClaim);
+  static const std::string claim_few_sql = WithParts(kClaimFew);
+  const Statement statement = few ? About("claim_few", claim_few_sql) : About("claim", claim_sql);
   ASSIGN_OR_RETURN(
       const Result result,
       connection_.Execute(statement, request.token, request.owner, request.lock_ttl.count(),
@@ -192,13 +192,13 @@ absl::StatusOr<Claim> OutboxStore::TakeBy(const Statement& statement, const Clai
 absl::StatusOr<Claim> OutboxStore::TakeFew(const ClaimRequest& request, ClaimCursor& cursor) {
   ClaimRequest part = request;
   part.rows = kFew;
-  ASSIGN_OR_RETURN(Claim few, TakeBy(claim_few_, part, cursor));
+  ASSIGN_OR_RETURN(Claim few, Take(/*few=*/true, part, cursor));
   const int taken = static_cast<int>(few.rows.size());
   if (taken == 0 || taken < few.candidates || taken == kFew) {
     part.rows = request.rows - taken;
     part.token = request.rest_token;
     if (taken > 0) part.live_tokens.push_back(request.token);
-    auto rest = TakeBy(claim_, part, cursor);
+    auto rest = Take(/*few=*/false, part, cursor);
     if (!rest.ok() && taken == 0) return rest.status();
     // Those that were taken are not lost with it: the next claim meets the same trouble.
     few.candidates = rest.ok() ? taken + rest->candidates : request.rows;

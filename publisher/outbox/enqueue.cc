@@ -39,8 +39,7 @@ absl::StatusOr<int64_t> Enqueue(postgres::Transaction& transaction, const std::s
                                 const NewEvent& event) {
   postgres::Params params;
   for (const auto& value : EnqueueParameters(outbox, event)) params.Add(value);
-  ASSIGN_OR_RETURN(const postgres::Result result, transaction.Execute(kEnqueueSql, params));
-  return result.Int(0, 0);
+  return transaction.Number(kEnqueueSql, params);
 }
 
 }  // namespace lockstep::publisher

@@ -1,5 +1,6 @@
 #include "publisher/outbox/outbox_rows.h"
 
+#include "platform/duration.h"
 #include "platform/status.h"
 
 namespace lockstep::publisher {
@@ -12,14 +13,52 @@ using postgres::QualifiedName;
 using postgres::Result;
 using postgres::Row;
 
+// Counting further would cost more than it tells.
+constexpr int64_t kCountAtMost = 1'000'000;
+
+constexpr char kBacklog[] = R"sql(
+SELECT count(*) AS pending, count(lock_token) AS locked,
+       greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE available_at < 'infinity')) * 1000)::bigint
+         AS oldest_ms
+FROM (SELECT lock_token, created_at, available_at FROM {outbox}
+      WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL
+      LIMIT $1::bigint) pending)sql";
+
+constexpr char kDeadCounts[] = R"sql(
+SELECT count(*) FILTER (WHERE quarantined_at IS NULL) AS dead, count(quarantined_at) AS quarantined
+FROM (SELECT quarantined_at FROM {outbox}
+      WHERE published_at IS NULL AND available_at = 'infinity'
+        AND (dead_at IS NOT NULL OR quarantined_at IS NOT NULL)
+      LIMIT $1::bigint) dead)sql";
+
+constexpr char kNewestDead[] = R"sql(
+SELECT d.sequence, d.event_id, d.event_type, d.aggregate_type, d.aggregate_id, d.version, d.topic,
+       d.error_code, d.last_error, d.attempts, d.dead_at,
+       (SELECT count(*)
+        FROM (SELECT 1 FROM {outbox} h
+              WHERE h.published_at IS NULL AND h.aggregate_id = d.aggregate_id
+                AND h.aggregate_type = d.aggregate_type AND h.tenant_id IS NOT DISTINCT FROM d.tenant_id
+                AND h.version > d.version AND h.dead_at IS NULL AND h.quarantined_at IS NULL
+              LIMIT 1000) behind) AS held
+FROM {outbox} d
+WHERE d.published_at IS NULL AND d.available_at = 'infinity' AND d.dead_at IS NOT NULL
+  AND d.quarantined_at IS NULL
+ORDER BY d.sequence DESC
+LIMIT 50)sql";
+
+// $1 the outbox, $2 the newest audit row that was seen; NULL = only see which it is.
+constexpr char kNewReplays[] = R"sql(
+WITH seen AS (SELECT coalesce($2::bigint, (SELECT max(id) FROM lockstep.outbox_audit), 0) AS id)
+SELECT coalesce(max(a.id), (SELECT id FROM seen)) AS newest,
+       count(*) FILTER (WHERE a.action = 'replay' AND a.outbox = lockstep.outbox_name($1::regclass)) AS replays
+FROM lockstep.outbox_audit a
+WHERE a.id > (SELECT id FROM seen))sql";
+
 constexpr char kRetries[] = R"sql(
-SELECT count(*) AS number FROM {outbox}
+SELECT count(*) FROM {outbox}
 WHERE published_at IS NULL AND attempts > 0 AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
-constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) AS number FROM {outbox}";
-
-constexpr char kUnpublished[] =
-    "SELECT count(*) AS number FROM {outbox} WHERE published_at IS NULL";
+constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) FROM {outbox}";
 
 // A reader and an operator have no right to payloads, and so not to their size either.
 constexpr char kMayReadPayload[] = R"sql(
@@ -51,7 +90,7 @@ FROM (
 ) a)sql";
 
 constexpr char kChange[] =
-    "SELECT lockstep.{action}($1::regclass, $2::bigint[], $3, nullif($4, '')) AS changed";
+    "SELECT lockstep.{action}($1::regclass, $2::bigint[], $3, nullif($4, ''))";
 
 // $1 age in ms, $2 rows. SKIP LOCKED: a reader of a row must not stop the cleaner.
 constexpr char kDeletePublished[] = R"sql(
@@ -67,7 +106,7 @@ DELETE FROM {outbox} WHERE sequence IN (
     AND dead_at < statement_timestamp() - $1::bigint * interval '1 ms'
   ORDER BY sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
 
-constexpr char kReleaseHeld[] = "SELECT lockstep.release_held($1::regclass, $2::boolean) AS rows";
+constexpr char kReleaseHeld[] = "SELECT lockstep.release_held($1::regclass, $2::boolean)";
 
 const char* Sql(RowState state) {
   switch (state) {
@@ -85,19 +124,29 @@ const char* Sql(RowState state) {
   return "false";
 }
 
-absl::StatusOr<int64_t> AskNumber(postgres::Connection& connection, const char* sql,
-                                  const QualifiedName& table) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection.Execute(FillNames(sql, {{"outbox", table.Quoted()}})));
-  return result[0].Int("number");
+std::string About(const QualifiedName& table, std::string_view sql) {
+  return FillNames(sql, {{"outbox", table.Quoted()}});
 }
 
-absl::StatusOr<int64_t> Delete(postgres::Connection& connection, const char* sql,
-                               const QualifiedName& table, Millis older_than, int rows) {
-  ASSIGN_OR_RETURN(
-      const Result result,
-      connection.Execute(FillNames(sql, {{"outbox", table.Quoted()}}), older_than.count(), rows));
-  return result.affected_rows();
+// The newest first.
+absl::StatusOr<json> ReadNewestDead(postgres::Connection& connection, const QualifiedName& table) {
+  ASSIGN_OR_RETURN(const Result rows, connection.Execute(About(table, kNewestDead)));
+  json newest = json::array();
+  for (const Row row : rows) {
+    newest.push_back({{"sequence", row.Int("sequence")},
+                      {"event_id", row.Text("event_id")},
+                      {"event_type", row.Text("event_type")},
+                      {"aggregate_type", row.Text("aggregate_type")},
+                      {"aggregate_id", row.Text("aggregate_id")},
+                      {"version", row.Int("version")},
+                      {"topic", row.Text("topic")},
+                      {"code", row.Text("error_code")},
+                      {"reason", row.Text("last_error")},
+                      {"attempts", row.Int("attempts")},
+                      {"dead_at", FormatTimestamp(row.Time("dead_at"))},
+                      {"held", row.Int("held")}});
+  }
+  return newest;
 }
 
 ordered_json ParseAll(const Result& rows, std::string_view column) {
@@ -113,18 +162,42 @@ ordered_json ParseAll(const Result& rows, std::string_view column) {
 
 }  // namespace
 
-absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection, const QualifiedName& table) {
-  return AskNumber(connection, kRetries, table);
+absl::StatusOr<OutboxRecord> ReadOutboxRecord(postgres::Connection& connection,
+                                              const QualifiedName& table,
+                                              std::optional<int64_t>& audit) {
+  ASSIGN_OR_RETURN(const Result backlog, connection.Execute(About(table, kBacklog), kCountAtMost));
+  ASSIGN_OR_RETURN(const Result dead, connection.Execute(About(table, kDeadCounts), kCountAtMost));
+  OutboxRecord record;
+  record.known = true;
+  record.pending = backlog[0].Int("pending");
+  record.locked = backlog[0].Int("locked");
+  record.oldest = Millis(backlog[0].Int("oldest_ms"));
+  record.dead = dead[0].Int("dead");
+  record.quarantined = dead[0].Int("quarantined");
+  json newest = json::array();
+  if (record.dead > 0) {
+    ASSIGN_OR_RETURN(newest, ReadNewestDead(connection, table));
+  }
+  ASSIGN_OR_RETURN(const Result replays, connection.Execute(kNewReplays, table.Quoted(), audit));
+  audit = replays[0].Int("newest");
+  record.replays = replays[0].Int("replays");
+  record.part = {{"pending", record.pending},
+                 {"locked", record.locked},
+                 {"oldest_ms", record.oldest.count()},
+                 {"pending_is_at_least", record.pending >= kCountAtMost},
+                 {"dead", record.dead},
+                 {"quarantined", record.quarantined},
+                 {"dead_rows", std::move(newest)}};
+  return record;
 }
 
-absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
-                                         const QualifiedName& table) {
-  return AskNumber(connection, kUnpublished, table);
+absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection, const QualifiedName& table) {
+  return connection.Number(About(table, kRetries));
 }
 
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
                                        const QualifiedName& table) {
-  return AskNumber(connection, kNewest, table);
+  return connection.Number(About(table, kNewest));
 }
 
 absl::StatusOr<ordered_json> FindRows(postgres::Connection& connection, const QualifiedName& table,
@@ -150,27 +223,23 @@ absl::StatusOr<ordered_json> ReadAudit(postgres::Connection& connection, const Q
 absl::StatusOr<int64_t> ChangeRows(postgres::Connection& connection, const QualifiedName& table,
                                    const std::string& action, const std::vector<int64_t>& sequences,
                                    const std::string& actor, const std::string& note) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection.Execute(FillNames(kChange, {{"action", action}}), table.Quoted(),
-                                      postgres::Array(sequences), actor, note));
-  return result[0].Int("changed");
+  return connection.Number(FillNames(kChange, {{"action", action}}), table.Quoted(),
+                           postgres::Array(sequences), actor, note);
 }
 
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
                                         const QualifiedName& table, Millis older_than, int rows) {
-  return Delete(connection, kDeletePublished, table, older_than, rows);
+  return connection.Affected(About(table, kDeletePublished), older_than.count(), rows);
 }
 
 absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection, const QualifiedName& table,
                                    Millis older_than, int rows) {
-  return Delete(connection, kDeleteDead, table, older_than, rows);
+  return connection.Affected(About(table, kDeleteDead), older_than.count(), rows);
 }
 
 absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection, const QualifiedName& table,
                                     bool dead_blocks) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection.Execute(kReleaseHeld, table.Quoted(), dead_blocks));
-  return result[0].Int("rows");
+  return connection.Number(kReleaseHeld, table.Quoted(), dead_blocks);
 }
 
 }  // namespace lockstep::publisher

@@ -99,24 +99,14 @@ std::vector<int64_t> ReadSequences(const Result& result) {
 
 }  // namespace
 
-OutboxStore::OutboxStatement::OutboxStatement(std::string_view the_name, std::string_view text,
-                                              std::string_view quoted_table, int64_t oid)
-    : name(fmt::format("{} {}", the_name, oid)),
-      sql(postgres::FillNames(text, {{"outbox", quoted_table}})) {}
-
-OutboxStore::OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table,
-                         Outbox outbox)
-    : connection_(connection),
-      quoted_table_(table.Quoted()),
-      outbox_(std::move(outbox)),
-      claim_("claim", ClaimSql(), quoted_table_, outbox_.oid),
-      claim_few_("claim_few", ClaimFewSql(), quoted_table_, outbox_.oid),
-      mark_("mark", kMark, quoted_table_, outbox_.oid),
-      fail_("fail", kFail, quoted_table_, outbox_.oid),
-      renew_("renew", kRenew, quoted_table_, outbox_.oid),
-      release_behind_("release_behind", kReleaseBehind, quoted_table_, outbox_.oid),
-      audit_lost_("audit_lost", kAuditLost, quoted_table_, outbox_.oid),
-      next_due_("next_due", kNextDue, quoted_table_, outbox_.oid) {}
+Statement OutboxStore::About(std::string_view name, std::string_view sql) {
+  Text& text = statements_[name];
+  if (text.name.empty()) {
+    text = {fmt::format("{} {}", name, outbox_.oid),
+            postgres::FillNames(sql, {{"outbox", quoted_table_}})};
+  }
+  return {text.name, text.sql};
+}
 
 absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
     postgres::Connection& connection, const postgres::QualifiedName& table) {
@@ -135,7 +125,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statem
   // Together, or a crash in between would leave the followers held until the safety net finds them.
   ASSIGN_OR_RETURN(auto transaction, connection_.Begin());
   ASSIGN_OR_RETURN(const Result result, transaction.Execute(statement, params));
-  RETURN_IF_ERROR(transaction.Execute(release_behind_, Array(unblocking)).status());
+  RETURN_IF_ERROR(transaction.Run(About("release_behind", kReleaseBehind), Array(unblocking)));
   RETURN_IF_ERROR(transaction.Commit());
   return ReadSequences(result);
 }
@@ -152,7 +142,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
     message_ids.AddIfAny(message_id);
     if (row->attempts > 0) unblocking.push_back(row->sequence);
   }
-  return Update(mark_, Params(sequences, tokens, message_ids), unblocking);
+  return Update(About("mark", kMark), Params(sequences, tokens, message_ids), unblocking);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<RowFailure>& rows) {
@@ -174,7 +164,8 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<R
     dead.Add(failure.dead);
     if (failure.frees_followers) unblocking.push_back(failure.row->sequence);
   }
-  return Update(fail_, Params(sequences, tokens, spent, delays, errors, codes, dead), unblocking);
+  return Update(About("fail", kFail), Params(sequences, tokens, spent, delays, errors, codes, dead),
+                unblocking);
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<RowPtr>& rows) {
@@ -184,13 +175,14 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<RowPtr
     sequences.Add(row->sequence);
     tokens.AddPlain(row->lock_token);
   }
-  return Update(renew_, Params(sequences, tokens));
+  return Update(About("renew", kRenew), Params(sequences, tokens));
 }
 
 absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
     const std::vector<int64_t>& sequences, const std::string& owner) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(audit_lost_, quoted_table_, Array(sequences), owner));
+  ASSIGN_OR_RETURN(
+      const Result result,
+      connection_.Execute(About("audit_lost", kAuditLost), quoted_table_, Array(sequences), owner));
   std::map<int64_t, std::string> states;
   for (const Row row : result) states[row.Int("sequence")] = row.Text("state");
   return states;
@@ -198,9 +190,10 @@ absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
 
 absl::StatusOr<std::optional<Millis>> OutboxStore::NextDue(const ClaimRequest& request,
                                                            const ClaimCursor& floor) {
-  ASSIGN_OR_RETURN(const Result result,
-                   connection_.Execute(next_due_, Array(request.shards), request.shard_count,
-                                       request.lock_ttl.count(), floor.available_at));
+  ASSIGN_OR_RETURN(
+      const Result result,
+      connection_.Execute(About("next_due", kNextDue), Array(request.shards), request.shard_count,
+                          request.lock_ttl.count(), floor.available_at));
   const auto ms = result[0].OptionalInt("ms");
   if (!ms.has_value()) return std::nullopt;
   return std::optional(Millis(std::max<int64_t>(0, *ms) + 1));
@@ -220,7 +213,7 @@ absl::StatusOr<bool> OutboxStore::TryWakeLocks(const std::vector<int>& shards) {
 
 absl::Status OutboxStore::WakeUnlock(const std::vector<int>& shards) {
   if (shards.empty()) return absl::OkStatus();
-  return connection_.Execute(kWakeUnlock, outbox_.oid, Array(shards)).status();
+  return connection_.Run(kWakeUnlock, outbox_.oid, Array(shards));
 }
 
 }  // namespace lockstep::publisher

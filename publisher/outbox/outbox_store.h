@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -96,24 +97,14 @@ class OutboxStore {
   postgres::Connection& connection() { return connection_; }
 
  private:
-  // A statement about this outbox, prepared on first use. Its name carries the outbox's oid, for
-  // one connection may serve several.
-  struct OutboxStatement {
-    OutboxStatement(std::string_view name, std::string_view sql, std::string_view quoted_table,
-                    int64_t oid);
-    operator postgres::Statement() const { return {name, sql}; }  // NOLINT: that is what it is for
+  OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table, Outbox outbox)
+      : connection_(connection), quoted_table_(table.Quoted()), outbox_(std::move(outbox)) {}
 
-    std::string name;
-    std::string sql;
-  };
-  static std::string ClaimSql();
-  static std::string ClaimFewSql();
+  // `sql` about this outbox, prepared on first use. One connection may serve several outboxes, so
+  // the statement's full name carries the oid. REQUIRES: `name` is a literal, always of this `sql`.
+  postgres::Statement About(std::string_view name, std::string_view sql);
 
-  OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table,
-              Outbox outbox);
-
-  absl::StatusOr<Claim> TakeBy(const postgres::Statement& statement, const ClaimRequest& request,
-                               ClaimCursor& cursor);
+  absl::StatusOr<Claim> Take(bool few, const ClaimRequest& request, ClaimCursor& cursor);
   absl::StatusOr<Claim> TakeFew(const ClaimRequest& request, ClaimCursor& cursor);
   absl::StatusOr<std::vector<int64_t>> Update(const postgres::Statement& statement,
                                               const postgres::Params& params,
@@ -122,14 +113,11 @@ class OutboxStore {
   postgres::Connection& connection_;
   const std::string quoted_table_;
   const Outbox outbox_;
-  const OutboxStatement claim_;
-  const OutboxStatement claim_few_;
-  const OutboxStatement mark_;
-  const OutboxStatement fail_;
-  const OutboxStatement renew_;
-  const OutboxStatement release_behind_;
-  const OutboxStatement audit_lost_;
-  const OutboxStatement next_due_;
+  struct Text {
+    std::string name;
+    std::string sql;
+  };
+  std::map<std::string_view, Text> statements_;  // those used so far
 };
 
 }  // namespace lockstep::publisher

@@ -56,7 +56,7 @@ absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
 
 absl::Status DropOutbox(postgres::Connection& connection, const postgres::QualifiedName& table,
                         bool force) {
-  return connection.Execute(kDrop, table.Quoted(), force).status();
+  return connection.Run(kDrop, table.Quoted(), force);
 }
 
 absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connection) {
@@ -74,10 +74,8 @@ absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connec
 
 absl::Status ChangeRights(postgres::Connection& connection, const postgres::QualifiedName& table,
                           const std::string& function, const std::string& role) {
-  return connection
-      .Execute(postgres::FillNames(kRights, {{"function", function}}), table.Quoted(),
-               postgres::QuoteIdentifier(role))
-      .status();
+  return connection.Run(postgres::FillNames(kRights, {{"function", function}}), table.Quoted(),
+                        postgres::QuoteIdentifier(role));
 }
 
 }  // namespace lockstep::publisher

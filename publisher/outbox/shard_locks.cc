@@ -10,7 +10,7 @@ namespace {
 using postgres::Array;
 using postgres::Row;
 
-constexpr char kBackend[] = "SELECT pg_backend_pid() AS pid";
+constexpr char kBackend[] = "SELECT pg_backend_pid()";
 
 // One row per outbox of $1, in its order: shards and how many sessions hold the member lock (a
 // bigint key is shown by pg_locks as two halves).
@@ -43,11 +43,6 @@ FROM unnest($2::int[]) s)sql";
 constexpr char kSetShardCount[] = R"sql(
 UPDATE lockstep.outboxes SET shards = $2 WHERE outbox = $1::oid::regclass)sql";
 
-absl::StatusOr<int64_t> Backend(postgres::Connection& session) {
-  ASSIGN_OR_RETURN(const auto result, session.Execute(kBackend));
-  return result[0].Int("pid");
-}
-
 }  // namespace
 
 ShardLocks::ShardLocks(std::unique_ptr<postgres::Connection> session, int64_t backend)
@@ -64,10 +59,10 @@ absl::StatusOr<std::unique_ptr<ShardLocks>> ShardLocks::Open(const std::string& 
   // A transaction pooler that takes its server sessions in turn gives one client two of them in a
   // row; one that takes the last used gives two clients the same.
   ASSIGN_OR_RETURN(const auto other, postgres::Connection::Open(options));
-  ASSIGN_OR_RETURN(const int64_t first, Backend(*session));
-  ASSIGN_OR_RETURN(const int64_t second, Backend(*session));
-  ASSIGN_OR_RETURN(const int64_t elsewhere, Backend(*other));
-  ASSIGN_OR_RETURN(const int64_t third, Backend(*session));
+  ASSIGN_OR_RETURN(const int64_t first, session->Number(kBackend));
+  ASSIGN_OR_RETURN(const int64_t second, session->Number(kBackend));
+  ASSIGN_OR_RETURN(const int64_t elsewhere, other->Number(kBackend));
+  ASSIGN_OR_RETURN(const int64_t third, session->Number(kBackend));
   if (second != first || third != first || elsewhere == first) {
     return FailedPrecondition(
         "the database is reached through a transaction pooler, on which session locks do not hold: "
@@ -80,11 +75,9 @@ absl::StatusOr<Outbox> ShardLocks::Find(const postgres::QualifiedName& table) {
   return FindOutbox(*session_, table);
 }
 
-absl::Status ShardLocks::Join(int64_t outbox) { return session_->Execute(kJoin, outbox).status(); }
+absl::Status ShardLocks::Join(int64_t outbox) { return session_->Run(kJoin, outbox); }
 
-absl::Status ShardLocks::Leave(int64_t outbox) {
-  return session_->Execute(kLeave, outbox).status();
-}
+absl::Status ShardLocks::Leave(int64_t outbox) { return session_->Run(kLeave, outbox); }
 
 absl::StatusOr<std::vector<int>> ShardLocks::Take(int64_t outbox, const std::vector<int>& shards,
                                                   int at_most) {
@@ -96,11 +89,11 @@ absl::StatusOr<std::vector<int>> ShardLocks::Take(int64_t outbox, const std::vec
 
 absl::Status ShardLocks::Release(int64_t outbox, const std::vector<int>& shards) {
   if (shards.empty()) return absl::OkStatus();
-  return session_->Execute(kRelease, outbox, Array(shards)).status();
+  return session_->Run(kRelease, outbox, Array(shards));
 }
 
 absl::Status ShardLocks::SetShardCount(int64_t outbox, int count) {
-  return session_->Execute(kSetShardCount, outbox, count).status();
+  return session_->Run(kSetShardCount, outbox, count);
 }
 
 absl::StatusOr<std::vector<ShardLocks::View>> ShardLocks::Look(

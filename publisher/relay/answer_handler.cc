@@ -11,6 +11,8 @@
 namespace lockstep::publisher {
 namespace {
 
+using Kind = RowEvent::Kind;
+
 // After an ABORTED that no failure of ours explains.
 constexpr Millis kAbortedDelay{250};
 
@@ -24,6 +26,36 @@ std::string CodeOf(const DispatchResult& result) {
 }
 
 }  // namespace
+
+std::optional<Millis> TopicPauses::Pause(const std::string& topic, SteadyTime now) {
+  Topic& state = topics_[topic];
+  if (state.failures > 0 && now < state.until) return std::nullopt;
+  const Millis pause = policy_.Delay(++state.failures, random_());
+  state.until = now + pause;
+  return pause;
+}
+
+void TopicPauses::Reached(const std::string& topic) {
+  if (!topics_.empty()) topics_.erase(topic);
+}
+
+std::vector<std::string> TopicPauses::Paused(SteadyTime now) const {
+  std::vector<std::string> paused;
+  for (const auto& [topic, state] : topics_) {
+    if (now < state.until) paused.push_back(topic);
+  }
+  return paused;
+}
+
+std::optional<Millis> TopicPauses::NextEnd(SteadyTime now) const {
+  std::optional<Millis> next;
+  for (const auto& [topic, state] : topics_) {
+    if (now >= state.until) continue;
+    const auto left = std::chrono::ceil<Millis>(state.until - now);
+    next = next.has_value() ? std::min(*next, left) : left;
+  }
+  return next;
+}
 
 void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResult> results) {
   // A dispatcher that answers for fewer rows than it got is at fault; its rows are not published.
@@ -55,11 +87,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
     const bool known = FaultOf(results[i].status) == Fault::kKnown;
     if (results[i].status.ok() || known) {
       parts_.pauses.Reached(entry.row->topic);
-      if (known) {
-        parts_.events.OnDedupHit(*entry.row, took);
-      } else {
-        parts_.events.OnPublished(*entry.row, took);
-      }
+      parts_.events.OnRow({known ? Kind::kDedupHit : Kind::kPublished, *entry.row, took});
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
       failed = i;
@@ -84,7 +112,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
     const Fault fault = FaultOf(results[i].status);
     const bool sent =
         !results[i].status.ok() && fault != Fault::kBehind && fault != Fault::kCancelled;
-    if (sent) parts_.events.OnFailed(*request.entries[i].row, took);
+    if (sent) parts_.events.OnRow({Kind::kFailed, *request.entries[i].row, took});
   }
   for (KeyQueues::Entry& waiting : parts_.leased.queues().Failed(key))
     behind.push_back(std::move(waiting));
@@ -109,10 +137,13 @@ void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchR
 void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
   const auto pause = parts_.pauses.Pause(row.topic, parts_.clock.Steady());
   if (!pause.has_value()) return;
-  outage_ = absl::Status(
-      result.status.code(),
-      fmt::format("topic {} is out of reach: {}", row.topic, lockstep::MessageOf(result.status)));
-  parts_.events.OnOutage(row, CodeOf(result), result.status, *pause);
+  outage_ = absl::Status(result.status.code(), fmt::format("topic {} is out of reach: {}",
+                                                           row.topic, MessageOf(result.status)));
+  parts_.events.OnRow({.kind = Kind::kOutage,
+                       .row = row,
+                       .wait = *pause,
+                       .code = CodeOf(result),
+                       .error = MessageOf(result.status)});
   GiveBack(parts_.leased.queues().TakeWaiting(
       [&](const KeyQueues::Entry& entry) { return entry.row->topic == row.topic; }));
 }
@@ -127,12 +158,12 @@ void AnswerHandler::RetryOrBury(const KeyQueues::Entry& entry, const DispatchRes
   failure.dead = permanent || parts_.options.retry.Exhausted(attempts);
   const bool skips = failure.dead && parts_.options.on_dead == OnDead::kSkip;
   failure.frees_followers = skips;
-  if (failure.dead) {
-    parts_.events.OnDead(row, failure.code, failure.error);
-  } else {
-    failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
-    parts_.events.OnRetry(row, failure.code, *failure.delay, failure.error);
-  }
+  if (!failure.dead) failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
+  parts_.events.OnRow({.kind = failure.dead ? Kind::kDead : Kind::kRetry,
+                       .row = row,
+                       .wait = *failure.delay,
+                       .code = failure.code,
+                       .error = failure.error});
   parts_.marks.Failed(std::move(failure));
   for (KeyQueues::Entry& follower : behind) {
     // Behind a row that waits or is dead: held. Others of the key only lost their turn.

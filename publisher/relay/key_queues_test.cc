@@ -1,7 +1,7 @@
-#include "publisher/relay/key_queues.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "publisher/relay/leased_rows.h"
 
 namespace lockstep::publisher {
 namespace {

@@ -1,12 +1,157 @@
 #include "publisher/relay/leased_rows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "platform/status.h"
 
 namespace lockstep::publisher {
+namespace {
+
+// Rows of one key come by sequence, which rises with the versions where the source serialises its
+// writers. Versions are the contract, so where it did not, they decide.
+void SortByVersion(std::vector<OutboxRow>& rows) {
+  const auto inverted = [&] {
+    std::map<std::pair<std::string, std::optional<std::string>>, int64_t> last;
+    return std::any_of(rows.begin(), rows.end(), [&](const OutboxRow& row) {
+      return row.version < std::exchange(last[{row.aggregate_type, row.tenant_id}], row.version);
+    });
+  };
+  if (rows.size() < 2 || !inverted()) return;
+  std::stable_sort(rows.begin(), rows.end(), [](const OutboxRow& a, const OutboxRow& b) {
+    return std::tie(a.aggregate_type, a.tenant_id, a.version) <
+           std::tie(b.aggregate_type, b.tenant_id, b.version);
+  });
+}
+
+}  // namespace
+
+void KeyQueues::MakeReady(const std::string& key, const Queue& queue) {
+  if (!queue.under_way && !queue.waiting.empty()) {
+    ready_[queue.waiting.front().row->topic].push_back(key);
+  }
+}
+
+void KeyQueues::Add(std::vector<OutboxRow> rows, SteadyTime leased_at) {
+  std::vector<std::string> order;
+  std::unordered_map<std::string, std::vector<OutboxRow>> by_key;
+  for (OutboxRow& row : rows) {
+    auto& list = by_key[row.aggregate_id];
+    if (list.empty()) order.push_back(row.aggregate_id);
+    list.push_back(std::move(row));
+  }
+  for (const std::string& key : order) {
+    auto& list = by_key[key];
+    SortByVersion(list);
+    Queue& queue = queues_[key];
+    const bool was_empty = queue.waiting.empty();
+    for (OutboxRow& row : list) {
+      queue.waiting.push_back({std::make_shared<const OutboxRow>(std::move(row)), leased_at});
+      ++waiting_;
+    }
+    if (was_empty) MakeReady(key, queue);
+  }
+}
+
+std::optional<KeyQueues::Request> KeyQueues::Next(const Limits& limits) {
+  for (auto topic = ready_.begin(); topic != ready_.end();) {
+    Request request;
+    int64_t bytes = 0;
+    auto limit = static_cast<size_t>(limits.rows);
+    auto& keys = topic->second;
+    while (!keys.empty()) {
+      const auto found = queues_.find(keys.front());
+      if (found == queues_.end() || found->second.under_way || found->second.waiting.empty() ||
+          found->second.waiting.front().row->topic != topic->first) {
+        keys.pop_front();  // answered or taken since
+        continue;
+      }
+      Queue& queue = found->second;
+      bool took = false;
+      while (!queue.waiting.empty() && queue.waiting.front().row->topic == topic->first) {
+        Entry& entry = queue.waiting.front();
+        const size_t allowed = std::min(limit, static_cast<size_t>(entry.request_limit));
+        const int64_t size = entry.row->ByteSize() + 2000;  // attributes of ours
+        if (!request.empty() && (request.size() >= allowed || bytes + size > limits.bytes)) break;
+        limit = allowed;
+        bytes += size;
+        request.push_back(std::move(entry));
+        queue.waiting.pop_front();
+        --waiting_;
+        took = true;
+      }
+      if (!took) break;  // full
+      queue.under_way = true;
+      keys.pop_front();
+      if (request.size() >= limit) break;
+    }
+    if (keys.empty()) {
+      topic = ready_.erase(topic);
+    } else if (request.empty()) {
+      ++topic;
+    }
+    if (!request.empty()) return request;
+  }
+  return std::nullopt;
+}
+
+void KeyQueues::Succeeded(const std::string& key) {
+  const auto found = queues_.find(key);
+  if (found == queues_.end()) return;
+  found->second.under_way = false;
+  if (found->second.waiting.empty()) {
+    queues_.erase(found);
+  } else {
+    MakeReady(key, found->second);
+  }
+}
+
+std::vector<KeyQueues::Entry> KeyQueues::Failed(const std::string& key) {
+  std::vector<Entry> behind;
+  const auto found = queues_.find(key);
+  if (found == queues_.end()) return behind;
+  for (Entry& entry : found->second.waiting) behind.push_back(std::move(entry));
+  waiting_ -= behind.size();
+  queues_.erase(found);
+  return behind;
+}
+
+void KeyQueues::SendAgain(const std::string& key, std::vector<Entry> entries) {
+  Queue& queue = queues_[key];
+  queue.under_way = false;
+  waiting_ += entries.size();
+  queue.waiting.insert(queue.waiting.begin(), std::make_move_iterator(entries.begin()),
+                       std::make_move_iterator(entries.end()));
+  MakeReady(key, queue);
+}
+
+std::vector<KeyQueues::Entry> KeyQueues::TakeWaiting(
+    const std::function<bool(const Entry&)>& pick) {
+  std::vector<Entry> taken;
+  for (auto queue = queues_.begin(); queue != queues_.end();) {
+    auto& waiting = queue->second.waiting;
+    // From the first picked one on: a later row must not overtake it.
+    const auto first = std::find_if(waiting.begin(), waiting.end(), pick);
+    for (auto entry = first; entry != waiting.end(); ++entry) taken.push_back(std::move(*entry));
+    waiting.erase(first, waiting.end());
+    if (waiting.empty() && !queue->second.under_way) {
+      queue = queues_.erase(queue);
+    } else {
+      ++queue;
+    }
+  }
+  waiting_ -= taken.size();
+  return taken;
+}
+
+void KeyQueues::ForEachWaiting(const std::function<void(Entry&)>& visit) {
+  for (auto& [key, queue] : queues_) {
+    for (Entry& entry : queue.waiting) visit(entry);
+  }
+}
 
 void LeasedRows::Add(std::vector<OutboxRow> rows, SteadyTime leased_at) {
   for (const OutboxRow& row : rows) ++unmarked_[row.lock_token];

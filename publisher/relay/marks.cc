@@ -34,7 +34,10 @@ absl::Status Marks::Account(OutboxStore& store, std::vector<Outcome> outcomes,
   const auto states = store.AuditLost(lost, owner_);
   for (const Outcome& outcome : outcomes) {
     const bool known = states.ok() && states->contains(outcome.row->sequence);
-    events_.OnLostLease(*outcome.row, known ? states->at(outcome.row->sequence) : "unknown");
+    events_.OnRow({.kind = RowEvent::Kind::kLostLease,
+                   .row = *outcome.row,
+                   .code = "STORAGE.CONFLICT",
+                   .state = known ? states->at(outcome.row->sequence) : "unknown"});
   }
   return states.status();
 }

@@ -52,7 +52,7 @@ Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatch
                 .leased = leased_,
                 .marks = marks_,
                 .pauses = pauses_}),
-      sleeper_(options_.poll_floor, options_.poll_interval, environment_.random),
+      sleeper_(options_, environment_.random),
       draining_(options_.table),
       health_(absl::UnavailableError("starting")) {
   NoteTurn();
@@ -80,7 +80,7 @@ void Relay::StandBy() {
   draining_.Stuck(absl::UnavailableError("another publisher relays it, and this one stands by"));
 }
 
-void Relay::Reconfigure(const RelayOptions& fresh) {
+void Relay::Reconfigure(const FollowedRelayOptions& fresh) {
   {
     std::scoped_lock lock(mu_);
     new_options_ = fresh;
@@ -138,21 +138,15 @@ void Relay::NoteLeaving() {
 }
 
 void Relay::FollowOptions() {
-  std::optional<RelayOptions> fresh;
+  std::optional<FollowedRelayOptions> fresh;
   {
     std::scoped_lock lock(mu_);
     fresh.swap(new_options_);
   }
   if (!fresh.has_value()) return;
   plan_.LookAgain();
-  options_.batch_size = fresh->batch_size;
-  options_.max_in_flight = fresh->max_in_flight;
-  options_.max_requests = fresh->max_requests;
-  options_.retry = fresh->retry;
-  options_.poll_interval = fresh->poll_interval;
+  static_cast<FollowedRelayOptions&>(options_) = *fresh;
   dispatcher_.SetMaxRequests(options_.table, options_.max_requests);
-  pauses_.SetPolicy(options_.retry);
-  sleeper_.SetLongestPoll(options_.poll_interval);
 }
 
 absl::Status Relay::Connect() {

@@ -26,7 +26,6 @@
 #include "publisher/relay/relay_events.h"
 #include "publisher/relay/shard_assignment.h"
 #include "publisher/relay/sleeper.h"
-#include "publisher/relay/topic_pauses.h"
 
 namespace lockstep::publisher {
 
@@ -65,9 +64,8 @@ class Relay : public Service {
   void StandBy();
   // True once the relay has followed that SetShards and has no row of another shard in hand.
   bool LeftBehind(int64_t change) const { return shards_.LeftBehind(change); }
-  // Takes batch size, limits, poll and retry from `fresh`, from the next turn on. Everything else
-  // in it is left alone.
-  void Reconfigure(const RelayOptions& fresh);
+  // From the next turn on.
+  void Reconfigure(const FollowedRelayOptions& fresh);
   // When the loop last went round.
   SteadyTime last_turn() const { return SteadyTime(SteadyTime::duration(last_turn_.load())); }
   // OK while rows flow; else why not.
@@ -106,7 +104,7 @@ class Relay : public Service {
   void NoteTurn();
   void SetHealth(absl::Status health);
 
-  RelayOptions options_;  // the numbers that Reconfigure brings change on the relay's thread alone
+  RelayOptions options_;  // the followed part changes on the relay's thread alone
   const Environment environment_;
   Dispatcher& dispatcher_;
   RelayEvents& events_;
@@ -129,7 +127,7 @@ class Relay : public Service {
   std::atomic<SteadyTime::rep> last_turn_ = 0;
   ServiceThread thread_;
   mutable std::mutex mu_;
-  std::optional<RelayOptions> new_options_;
+  std::optional<FollowedRelayOptions> new_options_;
   absl::Status health_;
 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +9,27 @@
 
 namespace lockstep::publisher {
 
+// What happened to a row.
+struct RowEvent {
+  enum class Kind {
+    kPublished,
+    kDedupHit,   // the bus had the event already: as good as published
+    kFailed,     // sent and not taken, whatever comes of it: one of the next three follows
+    kRetry,      // an attempt is spent
+    kDead,       // the last one was
+    kOutage,     // the bus, or the row's topic, is out of reach: nothing is spent, the topic pauses
+    kLostLease,  // the row is another's
+  };
+
+  Kind kind;
+  const OutboxRow& row;
+  Millis took{0};               // from sending to the answer
+  Millis wait{0};               // until a retry, or the end of the topic's pause
+  std::string_view code = {};   // docs/errors.md
+  std::string_view error = {};  // in words
+  std::string_view state = {};  // of a lost lease: the row as it is now, as JSON without its event
+};
+
 // Hears what a relay does: logs and metrics are listeners, not part of it. Called on the relay's
 // thread; must be quick.
 class RelayEvents {
@@ -17,19 +37,7 @@ class RelayEvents {
   virtual ~RelayEvents() = default;
 
   virtual void OnClaimed(const std::vector<OutboxRow>&) {}
-  virtual void OnPublished(const OutboxRow&, Millis /*dispatch*/) {}
-  // The bus had the event already: as good as published.
-  virtual void OnDedupHit(const OutboxRow&, Millis /*dispatch*/) {}
-  // Sent and not taken, whatever comes of it: one of the next three follows.
-  virtual void OnFailed(const OutboxRow&, Millis /*dispatch*/) {}
-  virtual void OnRetry(const OutboxRow&, std::string_view /*code*/, Millis /*delay*/,
-                       const std::string& /*error*/) {}
-  virtual void OnDead(const OutboxRow&, std::string_view /*code*/, const std::string& /*error*/) {}
-  // The bus, or the row's topic, is out of reach: nothing is spent, and the topic pauses.
-  virtual void OnOutage(const OutboxRow&, std::string_view /*code*/, const absl::Status&,
-                        Millis /*pause*/) {}
-  // `state`: the row as it is now, as JSON without its event.
-  virtual void OnLostLease(const OutboxRow&, const std::string& /*state*/) {}
+  virtual void OnRow(const RowEvent&) {}
   virtual void OnDatabaseError(const absl::Status&) {}
   virtual void OnShards(const std::vector<int>& /*held*/, int /*of*/) {}
 };

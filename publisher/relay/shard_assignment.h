@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,21 +17,38 @@ class ShardAssignment {
  public:
   // --- from any thread ---
   // The shards from now on, of `count`. Answers a number for LeftBehind.
-  int64_t Set(std::vector<int> shards, int count);
+  int64_t Set(std::vector<int> shards, int count) {
+    std::scoped_lock lock(mu_);
+    fresh_ = {std::move(shards), count};
+    return ++changes_;
+  }
   // True once the relay has followed that Set and has no row of another shard in hand.
-  bool LeftBehind(int64_t change) const;
+  bool LeftBehind(int64_t change) const {
+    std::scoped_lock lock(mu_);
+    return followed_ >= change && !leaving_;
+  }
   bool has_first() const { return has_first_; }
 
   // --- on the relay's thread alone ---
   // Takes over what was set; false when nothing was since the last time. Rows of other shards count
   // as in hand until NoneLeft.
-  bool Follow();
+  bool Follow() {
+    std::scoped_lock lock(mu_);
+    if (!fresh_.has_value()) return false;
+    std::tie(shards_, count_) = *std::exchange(fresh_, std::nullopt);
+    has_first_ = Has(0);
+    followed_ = changes_;
+    leaving_ = true;
+    return true;
+  }
   bool leaving() const { return leaving_; }
-  void NoneLeft();
+  void NoneLeft() { leaving_ = false; }
 
   const std::vector<int>& shards() const { return shards_; }
   int count() const { return count_; }
-  bool Has(int shard) const;
+  bool Has(int shard) const {
+    return std::find(shards_.begin(), shards_.end(), shard) != shards_.end();
+  }
 
  private:
   std::vector<int> shards_;

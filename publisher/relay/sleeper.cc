@@ -17,10 +17,6 @@ constexpr RetryPolicy kWriterPolicy{
 
 }  // namespace
 
-Sleeper::Sleeper(Millis floor, Millis cap, Backoff::Random random)
-    : policy_{.max_attempts = 0, .base = floor, .cap = cap, .jitter = RetryPolicy::Jitter::kFull},
-      random_(std::move(random)) {}
-
 absl::Status Sleeper::Awake(OutboxStore& store, bool more) {
   rests_ = 0;
   writer_rests_ = 0;
@@ -51,8 +47,12 @@ absl::StatusOr<bool> Sleeper::Rest(OutboxStore& store, Mailbox& mailbox,
   writer_rests_ = writer ? writer_rests_ + 1 : 0;
   if (writer) rests_ = 0;
   // What an open transaction commits comes without a notification.
+  const RetryPolicy poll{.max_attempts = 0,
+                         .base = options_.poll_floor,
+                         .cap = options_.poll_interval,
+                         .jitter = RetryPolicy::Jitter::kFull};
   Millis rest =
-      writer ? kWriterPolicy.Delay(writer_rests_, random_()) : policy_.Delay(rests_ + 1, random_());
+      writer ? kWriterPolicy.Delay(writer_rests_, random_()) : poll.Delay(rests_ + 1, random_());
   if (rests_ > 0 && !armed_.empty()) {
     // The first rest is shorter than any retry; later ones must not oversleep one.
     ASSIGN_OR_RETURN(const auto due, store.NextDue(request, floor));

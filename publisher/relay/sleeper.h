@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "platform/retry_policy.h"
+#include "publisher/options/options.h"
 #include "publisher/outbox/outbox_store.h"
 #include "publisher/relay/mailbox.h"
 
@@ -21,7 +22,9 @@ namespace lockstep::publisher {
 // takes three statements (ADR 11). Owned by the relay's thread.
 class Sleeper {
  public:
-  Sleeper(Millis floor, Millis cap, Backoff::Random random);
+  // `options`: as they are at each rest.
+  Sleeper(const RelayOptions& options, Backoff::Random random)
+      : options_(options), random_(std::move(random)) {}
 
   // Work was found: the next wait is short again. If there is `more`, writers need not notify.
   absl::Status Awake(OutboxStore& store, bool more);
@@ -38,8 +41,6 @@ class Sleeper {
   // The session is gone, and its locks with it.
   void Forget() { armed_.clear(); }
 
-  void SetLongestPoll(Millis cap) { policy_.cap = cap; }
-
   bool armed() const { return !armed_.empty(); }
   // Whether a notification ended the last rest. Asked once.
   bool TakeTold() { return std::exchange(told_, false); }
@@ -49,7 +50,7 @@ class Sleeper {
   absl::StatusOr<bool> Notified(OutboxStore& store);
 
   bool told_ = false;
-  RetryPolicy policy_;
+  const RelayOptions& options_;
   Backoff::Random random_;
   int rests_ = 0;           // in a row that came to their end
   int writer_rests_ = 0;    // in a row, because somebody was writing

@@ -33,9 +33,8 @@ class PublisherDaemon final : public Daemon {
     dispatcher_ = MakePubsubDispatcher(*transport_, pubsub_.project, config_);
     service_ = std::make_unique<PublisherService>(config_, *dispatcher_, metrics_);
     heartbeats_ = transport_->NewPublisher({});
-    const TopicMap topics(pubsub_.project, config_.topics);
     service_->SetHeartbeat(*heartbeats_, transport_->admin(),
-                           [topics](const std::string& topic) { return topics.FullName(topic); });
+                           MapTopics(pubsub_.project, config_.topics));
     if (beginning.once) RETURN_IF_ERROR(service_->Check());
     RETURN_IF_ERROR(service_->Start());
     http_ = std::make_unique<HttpServer>(http_options_);

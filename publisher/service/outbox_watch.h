@@ -15,7 +15,7 @@
 #include "platform/daemon/ticker.h"
 #include "platform/metrics.h"
 #include "postgres/connection.h"
-#include "publisher/outbox/outbox_record.h"
+#include "publisher/outbox/outbox_rows.h"
 #include "web/document.h"
 
 namespace lockstep::publisher {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <set>
 #include <utility>
 
@@ -36,48 +37,6 @@ constexpr char kShards[] = "shards";
 
 std::string DefaultInstance() { return fmt::format("{}:{}", HostName(), ::getpid()); }
 
-// Hands what a relay does to its listeners.
-class Listeners : public RelayEvents {
- public:
-  void Add(RelayEvents& listener) { listeners_.push_back(&listener); }
-
-  void OnClaimed(const std::vector<OutboxRow>& rows) override {
-    for (auto* l : listeners_) l->OnClaimed(rows);
-  }
-  void OnPublished(const OutboxRow& row, Millis dispatch) override {
-    for (auto* l : listeners_) l->OnPublished(row, dispatch);
-  }
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override {
-    for (auto* l : listeners_) l->OnDedupHit(row, dispatch);
-  }
-  void OnFailed(const OutboxRow& row, Millis dispatch) override {
-    for (auto* l : listeners_) l->OnFailed(row, dispatch);
-  }
-  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-               const std::string& error) override {
-    for (auto* l : listeners_) l->OnRetry(row, code, delay, error);
-  }
-  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override {
-    for (auto* l : listeners_) l->OnDead(row, code, error);
-  }
-  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                Millis pause) override {
-    for (auto* l : listeners_) l->OnOutage(row, code, why, pause);
-  }
-  void OnLostLease(const OutboxRow& row, const std::string& state) override {
-    for (auto* l : listeners_) l->OnLostLease(row, state);
-  }
-  void OnDatabaseError(const absl::Status& error) override {
-    for (auto* l : listeners_) l->OnDatabaseError(error);
-  }
-  void OnShards(const std::vector<int>& held, int of) override {
-    for (auto* l : listeners_) l->OnShards(held, of);
-  }
-
- private:
-  std::vector<RelayEvents*> listeners_;
-};
-
 // Tables of the relay are kept, and cleaned unless others are named for that.
 std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
   std::vector<Housekeeper::Task> tasks;
@@ -96,24 +55,33 @@ std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
 
 }  // namespace
 
-struct PublisherService::Table {
-  Table(RelayOptions options, const PublisherConfig& config, Dispatcher& dispatcher,
+// A relay, and those who hear what it does.
+struct PublisherService::Table final : RelayEvents {
+  Table(const RelayOptions& options, const PublisherConfig& config, Dispatcher& dispatcher,
         MetricsRegistry& registry)
-      : log(options.table, config.mask_tenant), metrics(registry, options.table) {
-    listeners.Add(log);
-    listeners.Add(metrics);
-    listeners.Add(status);
-    relay = std::make_unique<Relay>(
-        std::move(options),
-        Relay::Environment{.database = config.database, .instance = config.instance}, dispatcher,
-        listeners);
+      : log(options.table, config.mask_tenant),
+        metrics(registry, options.table),
+        relay(options, {.database = config.database, .instance = config.instance}, dispatcher,
+              *this) {}
+
+  void OnClaimed(const std::vector<OutboxRow>& rows) override {
+    for (RelayEvents* listener : listeners) listener->OnClaimed(rows);
+  }
+  void OnRow(const RowEvent& event) override {
+    for (RelayEvents* listener : listeners) listener->OnRow(event);
+  }
+  void OnDatabaseError(const absl::Status& error) override {
+    for (RelayEvents* listener : listeners) listener->OnDatabaseError(error);
+  }
+  void OnShards(const std::vector<int>& held, int of) override {
+    for (RelayEvents* listener : listeners) listener->OnShards(held, of);
   }
 
   RelayLog log;
   RelayMetrics metrics;
   RelayStatus status;
-  Listeners listeners;
-  std::unique_ptr<Relay> relay;
+  const std::array<RelayEvents*, 3> listeners = {&log, &metrics, &status};
+  Relay relay;  // last: its thread uses the rest
 };
 
 struct PublisherService::Parts {
@@ -121,7 +89,7 @@ struct PublisherService::Parts {
 
   Table* Find(const std::string& name) const {  // null = it is not relayed here
     for (const auto& table : tables) {
-      if (table->relay->options().table == name) return table.get();
+      if (table->relay.options().table == name) return table.get();
     }
     return nullptr;
   }
@@ -137,19 +105,16 @@ struct PublisherService::Parts {
 
 PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatcher,
                                    MetricsRegistry& metrics)
-    : config_(std::move(config)),
-      dispatcher_(dispatcher),
-      metrics_(metrics),
-      parts_(std::make_unique<Parts>(config_.ready_grace)) {
+    : config_(std::move(config)), parts_(std::make_unique<Parts>(config_.ready_grace)) {
   if (config_.instance.empty()) config_.instance = DefaultInstance();
-  Dispatcher* used = &dispatcher_;
+  Dispatcher* used = &dispatcher;
   if (config_.topic_style == TopicStyle::kVersioned) {
-    parts_->styled = std::make_unique<VersionedTopicsOnly>(dispatcher_);
+    parts_->styled = std::make_unique<VersionedTopicsOnly>(dispatcher);
     used = parts_->styled.get();
   }
   if (config_.relay_enabled) {
     for (const RelayOptions& options : config_.tables) {
-      parts_->tables.push_back(std::make_unique<Table>(options, config_, *used, metrics_));
+      parts_->tables.push_back(std::make_unique<Table>(options, config_, *used, metrics));
     }
   }
   parts_->owner = std::make_unique<ShardOwner>(config_.ownership, config_.database, Relays());
@@ -162,19 +127,19 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
                            .counts_replays =
                                [this](const std::string& name) {
                                  const Table* const table = parts_->Find(name);
-                                 return table != nullptr && table->relay->OwnsFirstShard();
+                                 return table != nullptr && table->relay.OwnsFirstShard();
                                },
-                           .metrics = metrics_};
+                           .metrics = metrics};
   for (const RelayOptions& options : config_.tables) {
     watch.tables.push_back(options.table);
-    ShardsHeld(metrics_, options.table);  // shown as 0 where nothing is relayed
+    ShardsHeld(metrics, options.table);  // shown as 0 where nothing is relayed
   }
   parts_->outboxes = std::make_unique<OutboxWatch>(std::move(watch));
 }
 
 std::vector<Relay*> PublisherService::Relays() const {
   std::vector<Relay*> relays;
-  for (const auto& table : parts_->tables) relays.push_back(table->relay.get());
+  for (const auto& table : parts_->tables) relays.push_back(&table->relay);
   return relays;
 }
 
@@ -204,7 +169,7 @@ absl::Status PublisherService::Start() {
     if (postgres::Classify(checked) != postgres::ErrorClass::kTransient) return checked;
     log::Warning("the database can't be reached yet; it is waited for", {{"error", checked}});
   }
-  for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay->Start());
+  for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay.Start());
   RETURN_IF_ERROR(parts_->owner->Start());
   if (parts_->heartbeat != nullptr) RETURN_IF_ERROR(parts_->heartbeat->Start());
   RETURN_IF_ERROR(parts_->housekeeper->Start());
@@ -214,18 +179,18 @@ absl::Status PublisherService::Start() {
 void PublisherService::Stop() {
   std::vector<Service*> services = {parts_->outboxes.get(), parts_->housekeeper.get()};
   if (parts_->heartbeat != nullptr) services.push_back(parts_->heartbeat.get());
-  for (const auto& table : parts_->tables) services.push_back(table->relay.get());
+  for (const auto& table : parts_->tables) services.push_back(&table->relay);
   StopTogether(services);
   parts_->owner->Stop();  // the relays were to finish under its locks
 }
 
 absl::Status PublisherService::WaitUntilDrained() {
   absl::Status drained;
-  for (const auto& table : parts_->tables) drained.Update(table->relay->WaitUntilDrained());
+  for (const auto& table : parts_->tables) drained.Update(table->relay.WaitUntilDrained());
   RETURN_IF_ERROR(drained);
   ASSIGN_OR_RETURN(const auto session, postgres::Connection::Open({.url = config_.database}));
   for (const auto& table : parts_->tables) {
-    const std::string& name = table->relay->options().table;
+    const std::string& name = table->relay.options().table;
     ASSIGN_OR_RETURN(const auto qualified, postgres::QualifiedName::Parse(name));
     ASSIGN_OR_RETURN(const int64_t rows, CountRetries(*session, qualified));
     if (rows > 0) {
@@ -236,37 +201,27 @@ absl::Status PublisherService::WaitUntilDrained() {
   return absl::OkStatus();
 }
 
-std::vector<Trouble> PublisherService::Troubles() const {
-  std::vector<Trouble> faults;
-  if (!config_.relay_enabled || parts_->tables.empty()) return faults;  // nothing to do is done
-  if (const absl::Status owner = parts_->owner->health(); !owner.ok()) {
-    faults.push_back({kShards, std::string(lockstep::MessageOf(owner))});
-  }
-  const SteadyTime now = Clock::System().Steady();
-  for (const auto& table : parts_->tables) {
-    const std::string& name = table->relay->options().table;
-    const absl::Status health = table->relay->health();
-    const auto still = now - table->relay->last_turn();
-    if (!health.ok()) {
-      faults.push_back({name, std::string(lockstep::MessageOf(health))});
-    } else if (still > config_.ownership.watchdog) {
-      faults.push_back({name, fmt::format("its loop has stood still for {}",
-                                          FormatDuration(std::chrono::duration_cast<Millis>(
-                                              std::chrono::floor<std::chrono::seconds>(still))))});
-    }
-  }
-  return faults;
-}
-
 std::vector<std::string> PublisherService::NotReady() const {
-  std::vector<std::string> subjects = {kShards};
-  for (const auto& table : parts_->tables) subjects.push_back(table->relay->options().table);
-  return parts_->readiness.Judge(subjects, Troubles(), Clock::System().Steady());
+  const SteadyTime now = Clock::System().Steady();
+  std::vector<Health> parts;
+  // Without a relay there is nothing to do, and that is done.
+  if (!parts_->tables.empty()) parts.push_back({"shards", parts_->owner->health()});
+  for (const auto& table : parts_->tables) {
+    Health part{table->relay.options().table, table->relay.health()};
+    const auto still = now - table->relay.last_turn();
+    if (part.status.ok() && still > config_.ownership.watchdog) {
+      part.status = Unavailable("its loop has stood still for {}",
+                                FormatDuration(std::chrono::duration_cast<Millis>(
+                                    std::chrono::floor<std::chrono::seconds>(still))));
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts_->readiness.Judge(parts, now);
 }
 
 void PublisherService::Reload(const PublisherConfig& fresh) {
   for (const RelayOptions& options : fresh.tables) {
-    if (Table* const table = parts_->Find(options.table)) table->relay->Reconfigure(options);
+    if (Table* const table = parts_->Find(options.table)) table->relay.Reconfigure(options);
   }
   parts_->housekeeper->Reconfigure(fresh.cleaner);
 }
@@ -280,8 +235,8 @@ std::vector<TableStatus> PublisherService::Tables() const {
     const Table* const table = parts_->Find(options.table);
     if (table == nullptr) continue;
     status.relayed = true;
-    status.fault = lockstep::MessageOf(table->relay->health());
-    table->status.Fill(status);
+    status.fault = MessageOf(table->relay.health());
+    status.relay = table->status.Read();
   }
   return tables;
 }
@@ -297,7 +252,7 @@ std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
         {.timeout = relay.dispatch_timeout, .max_requests_in_flight = relay.max_requests});
   }
   return std::make_unique<PubsubDispatcher>(std::move(publishers),
-                                            TopicMap(project, config.topics));
+                                            MapTopics(project, config.topics));
 }
 
 absl::StatusOr<std::shared_ptr<Dispatcher>> OpenPubsubDispatcher(

@@ -25,7 +25,6 @@ namespace lockstep::publisher {
 class OutboxWatch;
 class Relay;
 struct TableStatus;
-struct Trouble;
 
 // A whole publisher: relays for the configured outboxes, the owner of their shards, housekeeping,
 // heartbeats. lockstep-publisher is this plus an HTTP endpoint; a C++ service may run it in its own
@@ -76,11 +75,8 @@ class PublisherService : public Service {
  private:
   struct Table;
   std::vector<Relay*> Relays() const;
-  std::vector<Trouble> Troubles() const;
 
   PublisherConfig config_;
-  Dispatcher& dispatcher_;
-  MetricsRegistry& metrics_;
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

@@ -21,10 +21,11 @@ constexpr Millis kQuietAfter{60'000};
 std::string StateOf(const TableStatus& status, WallTime now) {
   if (!status.relayed) return "off";
   if (!status.fault.empty()) return "waiting";
-  const auto out = [](const TopicStatus& topic) { return !topic.outage.empty(); };
-  if (std::any_of(status.topics.begin(), status.topics.end(), out)) return "out of reach";
-  if (status.shards_held == 0) return "standby";
-  const bool silent = AgeMs(status.last_publish, now) > kQuietAfter.count();
+  const RelayRecord& relay = status.relay;
+  const auto out = [](const auto& topic) { return !topic.second.outage.empty(); };
+  if (std::any_of(relay.topics.begin(), relay.topics.end(), out)) return "out of reach";
+  if (relay.shards_held == 0) return "standby";
+  const bool silent = AgeMs(relay.last_publish, now) > kQuietAfter.count();
   if (status.record.pending == 0) return silent ? "quiet" : "relaying";
   return silent && status.record.oldest > kQuietAfter ? "stuck" : "relaying";
 }
@@ -36,13 +37,13 @@ json ToJson(const TableStatus& status, const web::History::Outlook& outlook, Wal
                {"detail", status.fault},
                {"rate", web::Rounded(outlook.rate)},
                {"eta_seconds", web::Rounded(outlook.eta_seconds)},
-               {"shards", status.shards},
-               {"shards_held", status.shards_held},
-               {"last_publish_at", TimeOrNull(status.last_publish)},
-               {"counters", {{"published", status.published}}},
+               {"shards", status.relay.shards},
+               {"shards_held", status.relay.shards_held},
+               {"last_publish_at", TimeOrNull(status.relay.last_publish)},
+               {"counters", {{"published", status.relay.published}}},
                {"topics", json::array()}});
-  for (const TopicStatus& topic : status.topics) {
-    part["topics"].push_back({{"topic", topic.topic},
+  for (const auto& [name, topic] : status.relay.topics) {
+    part["topics"].push_back({{"topic", name},
                               {"outage", topic.outage},
                               {"published", topic.published},
                               {"last_publish_at", TimeOrNull(topic.last_publish)}});
@@ -68,7 +69,7 @@ json StatusReporter::Compose() {
   for (const TableStatus& table : tables) {
     web::History::Part& part = history.emplace_back();
     part.name = table.table;
-    part.done = static_cast<double>(table.published);
+    part.done = static_cast<double>(table.relay.published);
     if (table.record.known) part.left = static_cast<double>(table.record.pending);
   }
   history_.Add(now, history);

@@ -22,33 +22,36 @@ void Recorder::OnClaimed(const std::vector<OutboxRow>& rows) {
     largest_claim = std::max(largest_claim, static_cast<int>(rows.size()));
   });
 }
-void Recorder::OnPublished(const OutboxRow&, Millis) {
-  Note([&] { ++published; });
-}
-void Recorder::OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-                       const std::string& error) {
-  Note([&] { retries.push_back({row.attempts + 1, std::string(code), delay, error}); });
-}
-void Recorder::OnDead(const OutboxRow& row, std::string_view code, const std::string&) {
-  Note([&] { dead.push_back(fmt::format("{}:{} {}", row.aggregate_id, row.version, code)); });
-}
-void Recorder::OnOutage(const OutboxRow& row, std::string_view code, const absl::Status&,
-                        Millis pause) {
+void Recorder::OnRow(const RowEvent& event) {
+  using Kind = RowEvent::Kind;
+  const OutboxRow& row = event.row;
   Note([&] {
-    outages.push_back(fmt::format("{} {}", row.topic, code));
-    pauses.push_back(pause);
-  });
-}
-void Recorder::OnDedupHit(const OutboxRow&, Millis) {
-  Note([&] { ++dedup_hits; });
-}
-void Recorder::OnFailed(const OutboxRow&, Millis) {
-  Note([&] { ++failed; });
-}
-void Recorder::OnLostLease(const OutboxRow&, const std::string& state) {
-  Note([&] {
-    ++lost;
-    lost_state = state;
+    switch (event.kind) {
+      case Kind::kPublished:
+        ++published;
+        break;
+      case Kind::kDedupHit:
+        ++dedup_hits;
+        break;
+      case Kind::kFailed:
+        ++failed;
+        break;
+      case Kind::kRetry:
+        retries.push_back(
+            {row.attempts + 1, std::string(event.code), event.wait, std::string(event.error)});
+        break;
+      case Kind::kDead:
+        dead.push_back(fmt::format("{}:{} {}", row.aggregate_id, row.version, event.code));
+        break;
+      case Kind::kOutage:
+        outages.push_back(fmt::format("{} {}", row.topic, event.code));
+        pauses.push_back(event.wait);
+        break;
+      case Kind::kLostLease:
+        ++lost;
+        lost_state = event.state;
+        break;
+    }
   });
 }
 void Recorder::OnDatabaseError(const absl::Status&) {
@@ -88,7 +91,7 @@ std::unique_ptr<RelayTest::Running> RelayTest::StartRelay(const RelayOptions& op
   if (dispatcher == nullptr) {
     PubsubDispatcher::Publishers publishers;
     publishers[options.table] = bus_.NewPublisher({});
-    dispatcher = std::make_unique<PubsubDispatcher>(std::move(publishers), TopicMap("p", {}));
+    dispatcher = std::make_unique<PubsubDispatcher>(std::move(publishers), MapTopics("p", {}));
   }
   running->own_dispatcher = std::move(dispatcher);
   Relay::Environment environment;

@@ -25,15 +25,7 @@ class Recorder : public RelayEvents {
   };
 
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
-  void OnPublished(const OutboxRow& row, Millis dispatch) override;
-  void OnRetry(const OutboxRow& row, std::string_view code, Millis delay,
-               const std::string& error) override;
-  void OnDead(const OutboxRow& row, std::string_view code, const std::string& error) override;
-  void OnDedupHit(const OutboxRow& row, Millis dispatch) override;
-  void OnFailed(const OutboxRow& row, Millis dispatch) override;
-  void OnOutage(const OutboxRow& row, std::string_view code, const absl::Status& why,
-                Millis pause) override;
-  void OnLostLease(const OutboxRow& row, const std::string& state) override;
+  void OnRow(const RowEvent& event) override;
   void OnDatabaseError(const absl::Status& error) override;
   void OnShards(const std::vector<int>& held, int of) override;
 

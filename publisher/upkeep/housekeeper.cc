@@ -34,11 +34,11 @@ void Housekeeper::Run() {
 }
 
 absl::Status Housekeeper::Round() {
-  postgres::ConnectionOptions options;
-  options.url = database_;
-  options.application_name = "lockstep-publisher housekeeping";
-  options.settings = OutboxSettings();
-  ASSIGN_OR_RETURN(const auto connection, postgres::Connection::Open(options));
+  ASSIGN_OR_RETURN(
+      const auto connection,
+      postgres::Connection::Open({.url = database_,
+                                  .application_name = "lockstep-publisher housekeeping",
+                                  .settings = OutboxSettings()}));
   absl::Status first;
   // One bad table must not stop the others.
   for (const Task& task : tasks_) {
