@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "platform/config/config_file.h"
+#include "platform/config/config.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 

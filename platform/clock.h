@@ -13,11 +13,14 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual WallTime Now() const = 0;
-  virtual SteadyTime Steady() const = 0;
+  virtual WallTime Now() const { return std::chrono::system_clock::now(); }
+  virtual SteadyTime Steady() const { return std::chrono::steady_clock::now(); }
 
   // The machine's clocks; lives as long as the process.
-  static const Clock& System();
+  static const Clock& System() {
+    static const Clock clock;
+    return clock;
+  }
 };
 
 }  // namespace lockstep

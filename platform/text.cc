@@ -1,6 +1,13 @@
 #include "platform/text.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "platform/status.h"
 
 namespace lockstep {
 namespace {
@@ -87,6 +94,19 @@ std::string Truncate(std::string_view text, size_t bytes) {
     text.remove_prefix(next.size());
   }
   return kept;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
+  // A stream opens a folder, and throws when it reads it.
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return NotFound("{} can't be read: it is a folder", path);
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound("{} can't be read: {}", path, std::strerror(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
 }
 
 }  // namespace lockstep

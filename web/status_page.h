@@ -8,7 +8,7 @@
 #include "platform/clock.h"
 #include "platform/daemon/http_server.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/ticker.h"
+#include "platform/daemon/service_thread.h"
 
 namespace lockstep::web {
 

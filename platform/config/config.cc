@@ -7,36 +7,84 @@
 
 #include "platform/config/config_tree.h"
 #include "platform/config/database_address.h"
+#include "platform/config/yaml.h"
 #include "platform/status.h"
 #include "platform/text.h"
 
 namespace lockstep {
 namespace {
 
-using config_internal::Child;
 using config_internal::Join;
 using config_internal::Node;
-using config_internal::PlaceOf;
 using config_internal::State;
 
 std::string EnvName(std::string_view path) {
   return "LOCKSTEP_" + ToUpper(Replace(Replace(path, '.', '_'), '-', '_'));
 }
 
+// How a key's text becomes its value.
+absl::StatusOr<std::string> AsItIs(const std::string& text) { return text; }
+
+absl::StatusOr<bool> ParseBool(const std::string& text) {
+  if (text == "true" || text == "false") return text == "true";
+  return InvalidArgument("'{}' is neither true nor false", text);
+}
+
 template <typename T>
-absl::Status ParseNumber(const std::string& text, T* target) {
+absl::StatusOr<T> ParseNumber(const std::string& text) {
   T parsed{};
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, parsed);
   if (error != std::errc() || end != last) return InvalidArgument("'{}' is not a number", text);
-  *target = parsed;
-  return absl::OkStatus();
+  return parsed;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseList(const std::string& text) {
+  return SplitList(text, ',');
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const std::string& text) {
+  std::map<std::string, std::string> pairs;
+  for (const std::string& part : SplitList(text, ',')) {
+    const size_t equals = part.find('=');
+    if (equals == std::string::npos) return InvalidArgument("'{}' is not name=value", part);
+    pairs[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return pairs;
+}
+
+template <typename T, typename ParseText>
+ConfigSection::Parse Into(T* target, ParseText parse) {
+  return [target, parse](const std::string& text) {
+    auto parsed = parse(text);
+    if (parsed.ok()) *target = *std::move(parsed);
+    return parsed.status();
+  };
 }
 
 std::optional<std::string> ProcessEnv(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;
   return value;
+}
+
+struct Setting {
+  std::string text;
+  std::string place;
+};
+
+// What the flags, or else the environment, say of a key.
+std::optional<Setting> SetOutsideTheFile(State& state, const std::string& path,
+                                         std::string_view own_env) {
+  if (const auto flag = state.sources.flags.find(path); flag != state.sources.flags.end()) {
+    state.used_flags.insert(path);
+    return Setting{flag->second, "--" + path};
+  }
+  for (const std::string& name : {EnvName(path), std::string(own_env)}) {
+    if (name.empty()) continue;
+    if (const auto text = state.sources.env(name)) return Setting{*text, name};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -50,33 +98,21 @@ void ConfigSection::Scalar(std::string_view name, std::string_view help, std::st
   const std::string path = Join(path_, name);
   ConfigKey key{path, std::string(env), default_value, default_value, std::string(help), followed_};
   const auto take = [&](const std::string& text, const std::string& place) {
-    const absl::Status parsed = parse(text);
-    if (!parsed.ok()) {
-      state_->errors.push_back(fmt::format("{}: {}: {}", place, path, MessageOf(parsed)));
+    if (const absl::Status parsed = parse(text); !parsed.ok()) {
+      state_->Complain(place, path, MessageOf(parsed));
     }
     key.value = secret ? MaskPassword(text) : text;
   };
   if (!state_->describing) {
-    const std::string own_env = std::string(env);
-    const std::string general_env = EnvName(path);
-    const auto flag = state_->sources.flags.find(path);
-    const auto& read_env = state_->sources.env;
-    if (flag != state_->sources.flags.end()) {
-      state_->used_flags.insert(path);
-      take(flag->second, "--" + path);
-    } else if (auto value = read_env(general_env); value.has_value()) {
-      take(*value, general_env);
-    } else if (auto named = own_env.empty() ? std::nullopt : read_env(own_env); named.has_value()) {
-      take(*named, own_env);
-    } else {
-      const YAML::Node child = Child(node_->yaml, std::string(name));
-      if (child.IsDefined()) {
-        if (const auto text = config_internal::Flatten(child); text.ok()) {
-          take(*text, PlaceOf(*state_, child));
-        } else {
-          state_->errors.push_back(
-              fmt::format("{}: {}: {}", PlaceOf(*state_, child), path, MessageOf(text.status())));
-        }
+    const YAML::Node child = Child(node_->yaml, std::string(name));
+    if (const auto setting = SetOutsideTheFile(*state_, path, env)) {
+      take(setting->text, setting->place);
+    } else if (child.IsDefined()) {
+      const std::string place = PlaceOf(state_->sources.file, child);
+      if (const auto text = config_internal::Flatten(child); text.ok()) {
+        take(*text, place);
+      } else {
+        state_->Complain(place, path, MessageOf(text.status()));
       }
     }
   }
@@ -85,90 +121,49 @@ void ConfigSection::Scalar(std::string_view name, std::string_view help, std::st
 
 void ConfigSection::Key(std::string_view name, std::string* target, std::string_view help,
                         std::string_view env) {
-  Scalar(name, help, env, *target, [target](const std::string& text) {
-    *target = text;
-    return absl::OkStatus();
-  });
+  Scalar(name, help, env, *target, Into(target, AsItIs));
 }
 
 void ConfigSection::Secret(std::string_view name, std::string* target, std::string_view help,
                            std::string_view env) {
-  Scalar(
-      name, help, env, MaskPassword(*target),
-      [target](const std::string& text) {
-        *target = text;
-        return absl::OkStatus();
-      },
-      /*secret=*/true);
+  Scalar(name, help, env, MaskPassword(*target), Into(target, AsItIs), /*secret=*/true);
 }
 
 void ConfigSection::Key(std::string_view name, bool* target, std::string_view help,
                         std::string_view env) {
-  Scalar(name, help, env, *target ? "true" : "false", [target](const std::string& text) {
-    if (text != "true" && text != "false") {
-      return InvalidArgument("'{}' is neither true nor false", text);
-    }
-    *target = text == "true";
-    return absl::OkStatus();
-  });
+  Scalar(name, help, env, *target ? "true" : "false", Into(target, ParseBool));
 }
 
 void ConfigSection::Key(std::string_view name, int* target, std::string_view help,
                         std::string_view env) {
-  Scalar(name, help, env, fmt::format("{}", *target),
-         [target](const std::string& text) { return ParseNumber(text, target); });
+  Scalar(name, help, env, fmt::format("{}", *target), Into(target, ParseNumber<int>));
 }
 
 void ConfigSection::Key(std::string_view name, double* target, std::string_view help,
                         std::string_view env) {
-  Scalar(name, help, env, fmt::format("{}", *target),
-         [target](const std::string& text) { return ParseNumber(text, target); });
+  Scalar(name, help, env, fmt::format("{}", *target), Into(target, ParseNumber<double>));
 }
 
 void ConfigSection::Key(std::string_view name, Millis* target, std::string_view help,
                         std::string_view env) {
-  Scalar(name, help, env, FormatDuration(*target), [target](const std::string& text) {
-    const auto parsed = ParseDuration(text);
-    if (parsed.ok()) *target = *parsed;
-    return parsed.status();
-  });
+  Scalar(name, help, env, FormatDuration(*target), Into(target, ParseDuration));
 }
 
 void ConfigSection::Bytes(std::string_view name, int64_t* target, std::string_view help,
                           std::string_view env) {
-  Scalar(name, help, env, FormatBytes(*target), [target](const std::string& text) {
-    const auto parsed = ParseBytes(text);
-    if (parsed.ok()) *target = *parsed;
-    return parsed.status();
-  });
+  Scalar(name, help, env, FormatBytes(*target), Into(target, ParseBytes));
 }
 
 void ConfigSection::Key(std::string_view name, std::vector<std::string>* target,
                         std::string_view help, std::string_view env) {
-  Scalar(name, help, env, fmt::format("{}", fmt::join(*target, ",")),
-         [target](const std::string& text) {
-           *target = SplitList(text, ',');
-           return absl::OkStatus();
-         });
+  Scalar(name, help, env, fmt::format("{}", fmt::join(*target, ",")), Into(target, ParseList));
 }
 
 void ConfigSection::Key(std::string_view name, std::map<std::string, std::string>* target,
                         std::string_view help, std::string_view env) {
-  state_->maps.insert(Join(path_, name));
   std::vector<std::string> pairs;
   for (const auto& [key, value] : *target) pairs.push_back(fmt::format("{}={}", key, value));
-  Scalar(name, help, env, fmt::format("{}", fmt::join(pairs, ",")),
-         [target](const std::string& text) {
-           target->clear();
-           for (const std::string& part : SplitList(text, ',')) {
-             const size_t equals = part.find('=');
-             if (equals == std::string::npos) {
-               return InvalidArgument("'{}' is not name=value", part);
-             }
-             (*target)[part.substr(0, equals)] = part.substr(equals + 1);
-           }
-           return absl::OkStatus();
-         });
+  Scalar(name, help, env, fmt::format("{}", fmt::join(pairs, ",")), Into(target, ParsePairs));
 }
 
 ConfigSection ConfigSection::Followed() const {
@@ -182,8 +177,8 @@ void ConfigSection::Section(std::string_view name,
   auto child = std::make_shared<Node>();
   child->yaml.reset(Child(node_->yaml, std::string(name)));
   if (child->yaml.IsDefined() && !child->yaml.IsMap() && !child->yaml.IsNull()) {
-    state_->errors.push_back(fmt::format("{}: {}: a map of keys is wanted here",
-                                         PlaceOf(*state_, child->yaml), Join(path_, name)));
+    state_->Complain(PlaceOf(state_->sources.file, child->yaml), Join(path_, name),
+                     "a map of keys is wanted here");
   }
   ConfigSection section(state_, child, Join(path_, name));
   section.followed_ = followed_;
@@ -205,25 +200,16 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
   }
   state_->keys.push_back({Join(path, "*"), "", "", "", ""});  // makes the list itself a known key
   YAML::Node list(YAML::NodeType::Undefined);
-  const auto flag = state_->sources.flags.find(path);
-  std::optional<std::string> text;
-  if (flag != state_->sources.flags.end()) {
-    state_->used_flags.insert(path);
-    text = flag->second;
-  } else if (text = state_->sources.env(EnvName(path)); !text.has_value() && !env.empty()) {
-    text = state_->sources.env(std::string(env));
-  }
-  if (text.has_value() && !shorthand.empty()) {
+  const auto setting = SetOutsideTheFile(*state_, path, env);
+  if (setting.has_value() && !shorthand.empty()) {
     list.reset(YAML::Node(YAML::NodeType::Sequence));
-    for (const std::string& item : SplitList(*text, ',')) list.push_back(item);
+    for (const std::string& item : SplitList(setting->text, ',')) list.push_back(item);
   } else {
     list.reset(Child(node_->yaml, std::string(name)));
   }
   if (!list.IsDefined() || list.IsNull()) return;
   if (!list.IsSequence()) {
-    state_->errors.push_back(
-        fmt::format("{}: {}: a list is wanted here", PlaceOf(*state_, list), path));
-    return;
+    return state_->Complain(PlaceOf(state_->sources.file, list), path, "a list is wanted here");
   }
   for (size_t i = 0; i < list.size(); ++i) {
     auto child = std::make_shared<Node>();
@@ -231,7 +217,7 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
     if (list[i].IsScalar() && !shorthand.empty()) {
       child->yaml.reset(YAML::Node(YAML::NodeType::Map));
       child->yaml[std::string(shorthand)] = list[i].Scalar();
-      child->place = PlaceOf(*state_, list[i]);
+      child->place = PlaceOf(state_->sources.file, list[i]);
     } else {
       child->yaml.reset(list[i]);
     }
@@ -255,7 +241,7 @@ std::string ConfigSection::Directory() const {
 }
 
 std::string ConfigSection::Place() const {
-  return node_->place.empty() ? PlaceOf(*state_, node_->yaml) : node_->place;
+  return node_->place.empty() ? PlaceOf(state_->sources.file, node_->yaml) : node_->place;
 }
 
 absl::Status Config::Read(const Sources& sources, const Bind& bind,
@@ -291,6 +277,15 @@ absl::Status Config::Read(const Sources& sources, const Bind& bind,
   }
   if (state->errors.empty()) return absl::OkStatus();
   return InvalidArgument("{}", fmt::join(state->errors, "\n"));
+}
+
+absl::StatusOr<std::string> ReadTopKey(const std::string& file, const std::string& key) {
+  ASSIGN_OR_RETURN(const YAML::Node root, config_internal::LoadFile(file));
+  const YAML::Node value = Child(root, key);
+  if (!value.IsDefined()) return std::string();
+  auto text = config_internal::Flatten(value);
+  if (!text.ok()) return InvalidArgument("{}: {}: {}", file, key, MessageOf(text.status()));
+  return text;
 }
 
 std::vector<ConfigKey> Config::Describe(const Bind& bind) {

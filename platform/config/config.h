@@ -140,6 +140,10 @@ struct CommandLine {
   std::optional<int> Parse(int argc, char** argv, std::vector<ConfigKey>* effective = nullptr);
 };
 
+// The text of one key at the top of a configuration file, whatever else the file has; empty when it
+// has none. For programs that read files of several daemons.
+absl::StatusOr<std::string> ReadTopKey(const std::string& file, const std::string& key);
+
 // The nearest of `known` to `word` by edit distance, or empty when none is near.
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known);
 

@@ -6,7 +6,6 @@
 
 #include <fstream>
 
-#include "platform/config/config_file.h"
 #include "platform/status.h"
 
 namespace lockstep {

@@ -1,11 +1,7 @@
 #include "platform/config/config_tree.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 
-#include "platform/config/yaml_size.h"
-#include "platform/read_file.h"
 #include "platform/status.h"
 
 namespace lockstep::config_internal {
@@ -23,7 +19,7 @@ std::set<std::string> ParentsOf(const std::set<std::string>& known) {
 
 void Walk(State& state, const YAML::Node& node, const std::string& path,
           const std::set<std::string>& known, const std::set<std::string>& parents) {
-  if (known.contains(path) || state.maps.contains(path)) return;
+  if (known.contains(path)) return;
   if (node.IsMap() && (path.empty() || parents.contains(path))) {
     for (const auto& child : node) {
       const std::string key = Join(path, child.first.Scalar());
@@ -33,7 +29,7 @@ void Walk(State& state, const YAML::Node& node, const std::string& path,
       }
       const std::string nearest = NearestKey(key, known);
       state.errors.push_back(
-          fmt::format("{}: unknown key '{}'{}", PlaceOf(state, child.first), key,
+          fmt::format("{}: unknown key '{}'{}", PlaceOf(state.sources.file, child.first), key,
                       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
     }
   }
@@ -48,20 +44,12 @@ std::string WithoutFolderAndEnding(const std::string& file) {
 }  // namespace
 
 absl::StatusOr<YAML::Node> LoadFile(const std::string& file) {
-  const auto text = ReadWholeFile(file);
-  if (!text.ok()) {
+  auto root = LoadYaml(file);
+  if (absl::IsNotFound(root.status())) {
     return NotFound("configuration file {}. Name an existing file with --config.",
-                    MessageOf(text.status()));
+                    MessageOf(root.status()));
   }
-  YAML::Node root;
-  try {
-    root.reset(YAML::Load(*text));
-    RETURN_IF_ERROR(CheckYamlSize(root, file));
-  } catch (const YAML::Exception& e) {
-    return InvalidArgument("{}:{}:{}: not YAML: {}", file, e.mark.line + 1, e.mark.column + 1,
-                           e.msg);
-  }
-  if (!root.IsMap() && !root.IsNull()) {
+  if (root.ok() && !root->IsMap() && !root->IsNull()) {
     return InvalidArgument("{}: a map of keys is wanted at the top of the file", file);
   }
   return root;
@@ -69,17 +57,6 @@ absl::StatusOr<YAML::Node> LoadFile(const std::string& file) {
 
 std::string Join(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
-}
-
-std::string PlaceOf(const State& state, const YAML::Node& node) {
-  if (!node.IsDefined() || node.Mark().is_null()) return state.sources.file;
-  return fmt::format("{}:{}:{}", state.sources.file, node.Mark().line + 1, node.Mark().column + 1);
-}
-
-YAML::Node Child(const YAML::Node& node, const std::string& key) {
-  if (!node.IsDefined() || !node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
-  const YAML::Node found = node[key];
-  return found.IsDefined() ? found : YAML::Node(YAML::NodeType::Undefined);
 }
 
 std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view shorthand) {

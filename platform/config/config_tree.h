@@ -1,6 +1,6 @@
 #pragma once
 
-#include <yaml-cpp/yaml.h>
+#include <fmt/format.h>
 
 #include <set>
 #include <string>
@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "platform/config/config.h"
+#include "platform/config/yaml.h"
 
-// The parts of config.cc and config_file.cc that know yaml-cpp's trees; nobody else includes this.
+// The parts of config.cc that know yaml-cpp's trees; nobody else includes this.
 namespace lockstep::config_internal {
 
 struct Node {
@@ -22,9 +23,12 @@ struct State {
   Config::Sources sources;
   std::vector<ConfigKey> keys;
   std::vector<std::string> errors;
-  std::set<std::string> maps;  // keys whose children are data, not keys
   std::set<std::string> used_flags;
   bool describing = false;
+
+  void Complain(std::string_view place, std::string_view path, std::string_view message) {
+    errors.push_back(fmt::format("{}: {}: {}", place, path, message));
+  }
 };
 
 // The map at the top of a file (or null); the status names the file.
@@ -32,14 +36,6 @@ absl::StatusOr<YAML::Node> LoadFile(const std::string& file);
 
 // "relay" and "batch_size" -> "relay.batch_size"
 std::string Join(std::string_view path, std::string_view name);
-
-// "file.yaml:12:3"
-std::string PlaceOf(const State& state, const YAML::Node& node);
-
-// The value of a key, undefined when there is none. Reads through a const node: otherwise asking
-// for a key would put it there. (And nodes are pointed at with reset: an assignment would change
-// the tree.)
-YAML::Node Child(const YAML::Node& node, const std::string& key);
 
 // What an item of a list is called in paths: its `name` or shorthand, else its index. A shorthand
 // that is a file loses its folders and its ending: conf/catalog.yaml is "catalog".

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
+#include "platform/metrics.h"
 
 struct mg_connection;
 struct mg_context;
@@ -75,5 +76,11 @@ class HttpServer final : public Service {
   int port_ = 0;
   std::atomic<SteadyTime> last_request_{SteadyTime{}};
 };
+
+// Adds to the endpoint of a daemon what every one has, and starts it unless it is not enabled:
+// /healthz (the process lives), /readyz as `ready` answers it, and the metrics at `metrics_path`
+// (empty = not). The status page is web::StatusPage's to add, before.
+absl::Status ServePages(HttpServer& http, HttpServer::Handler ready, const MetricsRegistry& metrics,
+                        const std::string& metrics_path);
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ Signals::Signals() {
 Signals::~Signals() {
   pthread_kill(thread_.native_handle(), SIGUSR2);  // our own: end the thread
   thread_.join();
-  log::TellAllRepeats();
+  log::TellRepeats(/*all=*/true);
 }
 
 void Signals::OnReload(std::function<void()> reload) {

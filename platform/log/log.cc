@@ -9,15 +9,18 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "platform/clock.h"
+#include "platform/config/config.h"
 #include "platform/duration.h"
 
 namespace lockstep::log {
 namespace {
 
 std::atomic<bool> g_json = false;
+std::atomic<Level> g_level = Level::kInfo;
 
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
@@ -30,33 +33,11 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
-spdlog::level::level_enum ToSpdlog(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
-    case Level::kInfo:
-      return spdlog::level::info;
-    case Level::kWarning:
-      return spdlog::level::warn;
-    case Level::kError:
-      break;
-  }
-  return spdlog::level::err;
-}
+// Which lines are written is decided here: spdlog takes them all.
+void WriteLine(const std::string& line) { Logger().log(spdlog::level::info, line); }
 
-std::string_view Name(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return "debug";
-    case Level::kInfo:
-      return "info";
-    case Level::kWarning:
-      return "warning";
-    case Level::kError:
-      break;
-  }
-  return "error";
-}
+constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error"};
+std::string_view Name(Level level) { return kLevels[static_cast<size_t>(level)]; }
 
 // What a terminal would act on, and what is no text.
 bool Control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -96,40 +77,36 @@ void AppendValue(std::string& line, std::string_view value) {
   line += '"';
 }
 
-std::string Line(Level level, std::string_view message, const Field* begin, const Field* end) {
+std::string Line(Level level, std::string_view message, std::span<const Field> fields) {
   const std::string now = FormatTimestamp(std::chrono::system_clock::now());
   std::string line;
   const auto shown = [](const Field& field) { return !field.if_any || !field.value.empty(); };
   if (g_json) {
     nlohmann::ordered_json object = {{"ts", now}, {"level", Name(level)}, {"msg", message}};
-    for (const Field* field = begin; field != end; ++field) {
-      if (shown(*field)) object[std::string(field->key)] = field->value;
+    for (const Field& field : fields) {
+      if (shown(field)) object[std::string(field.key)] = field.value;
     }
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   fmt::format_to(std::back_inserter(line), "ts={} level={} msg=", now, Name(level));
   AppendValue(line, message);
-  for (const Field* field = begin; field != end; ++field) {
-    if (!shown(*field)) continue;
-    fmt::format_to(std::back_inserter(line), " {}=", field->key);
-    AppendValue(line, field->value);
+  for (const Field& field : fields) {
+    if (!shown(field)) continue;
+    fmt::format_to(std::back_inserter(line), " {}=", field.key);
+    AppendValue(line, field.value);
   }
   return line;
 }
 
 // What tells two sources of the same message apart; ids of single events do not.
-bool NamesSource(std::string_view key) {
-  for (const std::string_view name : {"group", "lane", "table", "topic", "subscription", "owner",
-                                      "key", "code", "error_code", "sqlstate"}) {
-    if (key == name) return true;
-  }
-  return false;
-}
+constexpr std::string_view kSourceKeys[] = {"group", "lane", "table", "topic",      "subscription",
+                                            "owner", "key",  "code",  "error_code", "sqlstate"};
 
 LineKind KindOf(Level level, std::string_view message, Fields fields) {
   LineKind kind{.level = level, .message = std::string(message)};
   for (const Field& field : fields) {
-    if (NamesSource(field.key)) kind.source.emplace_back(field.key, field.value);
+    if (std::ranges::find(kSourceKeys, field.key) == std::end(kSourceKeys)) continue;
+    kind.source.emplace_back(field.key, field.value);
   }
   return kind;
 }
@@ -150,8 +127,7 @@ void Tell(const std::vector<RepeatLimit::Told>& due) {
     for (const auto& [key, value] : kind.source) fields.emplace_back(key, value);
     fields.emplace_back("repeats", times);
     const std::string message = fmt::format("{} … repeated {} times", kind.message, times);
-    Logger().log(ToSpdlog(kind.level),
-                 Line(kind.level, message, fields.data(), fields.data() + fields.size()));
+    WriteLine(Line(kind.level, message, fields));
   }
 }
 
@@ -172,11 +148,24 @@ bool IsRepeat(Level level, std::string_view message, Fields fields) {
 }
 
 void Write(Level level, std::string_view message, Fields fields) {
-  if (!Logger().should_log(ToSpdlog(level)) || IsRepeat(level, message, fields)) return;
-  Logger().log(ToSpdlog(level), Line(level, message, fields.begin(), fields.end()));
+  if (level < g_level || IsRepeat(level, message, fields)) return;
+  WriteLine(Line(level, message, {fields.begin(), fields.size()}));
 }
 
 }  // namespace
+
+void Bind(ConfigSection& config, Options& options) {
+  config.Followed().Choice("level", &options.level,
+                           {{"debug", Level::kDebug},
+                            {"info", Level::kInfo},
+                            {"warning", Level::kWarning},
+                            {"error", Level::kError}},
+                           "the least level that is written");
+  config.Choice("format", &options.json, {{"text", false}, {"json", true}}, "form of a line");
+  config.Key("repeat_burst", &options.repeats.burst,
+             "lines of one kind that are written per interval, the rest is counted; 0 = all");
+  config.Key("repeat_interval", &options.repeats.interval, "how long such an interval is");
+}
 
 void Configure(const Options& options) {
   g_json = options.json;
@@ -187,39 +176,17 @@ void Configure(const Options& options) {
   SetLevel(options.level);
 }
 
-void TellRepeats() {
+void TellRepeats(bool all) {
   std::vector<RepeatLimit::Told> due;
   {
     const std::scoped_lock lock(TheRepeats().mu);
-    due = TheRepeats().limit.TakeDue(Clock::System().Steady());
+    due = TheRepeats().limit.TakeDue(all ? SteadyTime::max() : Clock::System().Steady());
   }
   Tell(due);
 }
 
-void TellAllRepeats() {
-  std::vector<RepeatLimit::Told> all;
-  {
-    const std::scoped_lock lock(TheRepeats().mu);
-    all = TheRepeats().limit.TakeAll();
-  }
-  Tell(all);
-}
-
-void SetLevel(Level level) { Logger().set_level(ToSpdlog(level)); }
-
-Level CurrentLevel() {
-  switch (Logger().level()) {
-    case spdlog::level::trace:
-    case spdlog::level::debug:
-      return Level::kDebug;
-    case spdlog::level::info:
-      return Level::kInfo;
-    case spdlog::level::warn:
-      return Level::kWarning;
-    default:
-      return Level::kError;
-  }
-}
+void SetLevel(Level level) { g_level = level; }
+Level CurrentLevel() { return g_level; }
 
 void Debug(std::string_view message, Fields fields) { Write(Level::kDebug, message, fields); }
 void Info(std::string_view message, Fields fields) { Write(Level::kInfo, message, fields); }

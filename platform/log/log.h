@@ -56,10 +56,9 @@ void Bind(ConfigSection& config, Options& options);
 // REQUIRES: called before other threads log. Lines go to stderr.
 void Configure(const Options& options);
 void SetLevel(Level level);
-// Tells the repeats whose interval is over; every line that is written does it too.
-void TellRepeats();
-// Tells all of them: at the end of the process.
-void TellAllRepeats();
+// Tells the repeats whose interval is over, as every line that is written does; or all of them: at
+// the end of the process.
+void TellRepeats(bool all = false);
 Level CurrentLevel();
 
 void Debug(std::string_view message, Fields fields = {});

@@ -1,7 +1,5 @@
 #include "platform/log/log_repeats.h"
 
-#include <utility>
-
 namespace lockstep::log {
 namespace {
 
@@ -38,23 +36,13 @@ bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
 
 std::vector<RepeatLimit::Told> RepeatLimit::TakeDue(SteadyTime now) {
   std::vector<Told> due;
-  for (auto at = windows_.begin(); at != windows_.end();) {
-    if (!Over(at->second, now)) {
-      ++at;
-      continue;
-    }
-    if (at->second.left_out > 0) due.push_back({at->first, at->second.left_out});
-    at = windows_.erase(at);
-  }
+  std::erase_if(windows_, [&](const auto& entry) {
+    const auto& [kind, window] = entry;
+    const bool over = Over(window, now);
+    if (over && window.left_out > 0) due.push_back({kind, window.left_out});
+    return over;
+  });
   return due;
-}
-
-std::vector<RepeatLimit::Told> RepeatLimit::TakeAll() {
-  std::vector<Told> all;
-  for (const auto& [kind, window] : std::exchange(windows_, {})) {
-    if (window.left_out > 0) all.push_back({kind, window.left_out});
-  }
-  return all;
 }
 
 }  // namespace lockstep::log

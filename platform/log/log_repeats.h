@@ -42,10 +42,8 @@ class RepeatLimit {
   // Whether this line is to be written.
   bool Allow(const LineKind& kind, SteadyTime now);
 
-  // Kinds whose interval is over and of which lines were left out, each once.
+  // Kinds whose interval is over by then and of which lines were left out, each once.
   std::vector<Told> TakeDue(SteadyTime now);
-  // The same at the end of the process, whether or not the interval is over.
-  std::vector<Told> TakeAll();
 
  private:
   struct Window {

@@ -41,13 +41,13 @@ TEST(RepeatLimit, ALineNowAndThenIsNeverHeldBack) {
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(Allowed(limit, "a", 1, kStart + i * Millis(1'000)), 1);
   }
-  EXPECT_THAT(limit.TakeAll(), IsEmpty());
+  EXPECT_THAT(limit.TakeDue(SteadyTime::max()), IsEmpty());
 }
 
 TEST(RepeatLimit, TellsWhatIsLeftAtTheEnd) {
   RepeatLimit limit({.burst = 1, .interval = Millis(1'000)});
   Allowed(limit, "a", 5, kStart);
-  EXPECT_THAT(limit.TakeAll(), SizeIs(1));
+  EXPECT_THAT(limit.TakeDue(SteadyTime::max()), SizeIs(1));
 }
 
 TEST(RepeatLimit, CanBeSwitchedOff) {
