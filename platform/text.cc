@@ -59,20 +59,6 @@ std::vector<std::string> SplitList(std::string_view text, char separator) {
   return parts;
 }
 
-std::string ToUpper(std::string_view text) {
-  std::string upper(text);
-  for (char& c : upper) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
-  return upper;
-}
-
-std::string Replace(std::string_view text, char from, char to) {
-  std::string replaced(text);
-  std::replace(replaced.begin(), replaced.end(), from, to);
-  return replaced;
-}
-
 bool ValidUtf8(std::string_view text) {
   if (std::all_of(text.begin(), text.end(), Ascii)) return true;
   while (!text.empty()) {

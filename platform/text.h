@@ -11,8 +11,6 @@ namespace lockstep {
 std::string_view Trim(std::string_view text);
 // The parts between `separator`s, trimmed, empty ones left out.
 std::vector<std::string> SplitList(std::string_view text, char separator);
-std::string ToUpper(std::string_view text);
-std::string Replace(std::string_view text, char from, char to);
 
 bool ValidUtf8(std::string_view text);
 // At most `bytes` bytes that Postgres takes as text: valid UTF-8 without NUL. A cut never falls

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "platform/config/database_address.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
@@ -94,10 +95,10 @@ std::vector<const char*> Values(const Params& params) {
 #endif
 
 absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
+  const std::string line = absl::StrReplaceAll(std::string(Trim(what)), {{"\n", " "}});
   // libpq names host, user and database; of an address that it can't read it quotes any part.
   return SqlError(kConnectionLost,
-                  fmt::format("can't connect to Postgres: {}",
-                              ScrubPassword(Replace(Trim(what), '\n', ' '), options.url)));
+                  fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
 }
 
 }  // namespace

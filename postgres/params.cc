@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "platform/duration.h"
 
 namespace lockstep::postgres {
@@ -20,16 +21,7 @@ int HexDigit(char c) {
 }  // namespace
 
 std::string EncodeBytea(std::string_view bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex(2 + 2 * bytes.size(), '\\');
-  hex[1] = 'x';
-  char* out = hex.data() + 2;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    *out++ = kDigits[byte >> 4];
-    *out++ = kDigits[byte & 15];
-  }
-  return hex;
+  return "\\x" + absl::BytesToHexString({bytes.data(), bytes.size()});
 }
 
 std::string DecodeBytea(std::string_view hex) {

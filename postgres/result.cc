@@ -68,18 +68,4 @@ int Row::At(std::string_view name) const {
   std::abort();
 }
 
-std::optional<std::string> Row::OptionalText(std::string_view name) const {
-  return result_->Optional(row_, At(name));
-}
-
-std::optional<int64_t> Row::OptionalInt(std::string_view name) const {
-  if (IsNull(name)) return std::nullopt;
-  return Int(name);
-}
-
-std::optional<WallTime> Row::OptionalTime(std::string_view name) const {
-  if (IsNull(name)) return std::nullopt;
-  return Time(name);
-}
-
 }  // namespace lockstep::postgres

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <set>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
 #include "platform/config/config_tree.h"
 #include "platform/config/database_address.h"
 #include "platform/config/yaml.h"
@@ -18,8 +20,8 @@ using config_internal::Join;
 using config_internal::Node;
 using config_internal::State;
 
-std::string EnvName(std::string_view path) {
-  return "LOCKSTEP_" + ToUpper(Replace(Replace(path, '.', '_'), '-', '_'));
+std::string EnvName(const std::string& path) {
+  return "LOCKSTEP_" + absl::AsciiStrToUpper(absl::StrReplaceAll(path, {{".", "_"}, {"-", "_"}}));
 }
 
 // How a key's text becomes its value.

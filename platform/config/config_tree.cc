@@ -7,32 +7,10 @@
 namespace lockstep::config_internal {
 namespace {
 
-std::set<std::string> ParentsOf(const std::set<std::string>& known) {
-  std::set<std::string> parents;
-  for (const std::string& path : known) {
-    for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
-      parents.insert(path.substr(0, dot));
-    }
-  }
-  return parents;
-}
-
-void Walk(State& state, const YAML::Node& node, const std::string& path,
-          const std::set<std::string>& known, const std::set<std::string>& parents) {
-  if (known.contains(path)) return;
-  if (node.IsMap() && (path.empty() || parents.contains(path))) {
-    for (const auto& child : node) {
-      const std::string key = Join(path, child.first.Scalar());
-      if (known.contains(key) || parents.contains(key)) {
-        Walk(state, child.second, key, known, parents);
-        continue;
-      }
-      const std::string nearest = NearestKey(key, known);
-      state.errors.push_back(
-          fmt::format("{}: unknown key '{}'{}", PlaceOf(state.sources.file, child.first), key,
-                      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
-    }
-  }
+// Whether `path` is a map that holds known keys.
+bool IsParent(const std::string& path, const std::set<std::string>& known) {
+  const auto first = known.lower_bound(path + ".");
+  return first != known.end() && first->starts_with(path + ".");
 }
 
 // "conf/catalog.yaml" -> "catalog"
@@ -99,7 +77,18 @@ absl::StatusOr<std::string> Flatten(const YAML::Node& node) {
 
 void CheckUnknown(State& state, const YAML::Node& node, const std::string& path,
                   const std::set<std::string>& known) {
-  Walk(state, node, path, known, ParentsOf(known));
+  if (known.contains(path) || !node.IsMap() || (!path.empty() && !IsParent(path, known))) return;
+  for (const auto& child : node) {
+    const std::string key = Join(path, child.first.Scalar());
+    if (known.contains(key) || IsParent(key, known)) {
+      CheckUnknown(state, child.second, key, known);
+      continue;
+    }
+    const std::string nearest = NearestKey(key, known);
+    state.errors.push_back(
+        fmt::format("{}: unknown key '{}'{}", PlaceOf(state.sources.file, child.first), key,
+                    nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  }
 }
 
 }  // namespace lockstep::config_internal

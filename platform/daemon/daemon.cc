@@ -18,20 +18,6 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kGaveUp = 3;
 
-// Ends the process when `within` is over before this object is.
-class StopDeadline {
- public:
-  StopDeadline(Millis within, int exit_code)
-      : thread_([within, exit_code](const std::stop_token& stopped) {
-          if (SleepUnlessStopped(stopped, within)) return;
-          log::Error("not everything could be finished in time; it will come again");
-          std::_Exit(exit_code);
-        }) {}
-
- private:
-  std::jthread thread_;
-};
-
 void Reload(const Config::Sources& sources, RunningConfig& running, Daemon& daemon) {
   std::vector<ConfigKey> keys;
   absl::Status read = Config::Read(
@@ -43,9 +29,7 @@ void Reload(const Config::Sources& sources, RunningConfig& running, Daemon& daem
     return;
   }
   log::SetLevel(daemon.LogOptions().level);
-  const ReloadPlan plan = PlanReload(running.keys, keys);
-  LogReload(plan);
-  running.Follow(plan);
+  running.Follow(keys);
   daemon.Reload(running);
 }
 
@@ -81,7 +65,12 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
     signals.WaitForStop();
   }
   const bool failed = complain(ended);
-  const StopDeadline deadline(daemon.StopWithin(ended), failed ? kFailed : kGaveUp);
+  const Millis within = daemon.StopWithin(ended);
+  const std::jthread deadline([within, failed](const std::stop_token& stopped) {
+    if (SleepUnlessStopped(stopped, within)) return;
+    log::Error("not everything could be finished in time; it will come again");
+    std::_Exit(failed ? kFailed : kGaveUp);
+  });
   signals.OnReload({});
   daemon.Stop();
   return failed ? kFailed : 0;

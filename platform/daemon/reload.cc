@@ -1,47 +1,33 @@
 #include "platform/daemon/reload.h"
 
-#include <map>
-
 #include "platform/log/log.h"
 
 namespace lockstep {
-ReloadPlan PlanReload(const std::vector<ConfigKey>& running, const std::vector<ConfigKey>& fresh) {
-  std::map<std::string, std::string> before;
-  for (const ConfigKey& key : running) before[key.path] = key.value;
-  ReloadPlan plan;
-  for (const ConfigKey& key : fresh) {
-    const auto found = before.find(key.path);
-    if (found == before.end() || found->second != key.value) {
-      (key.followed ? plan.follow : plan.restart).push_back(key);
-    }
-    if (found != before.end()) before.erase(found);
-  }
-  for (const auto& [path, value] : before) plan.restart.push_back({.path = path});  // it is gone
-  return plan;
-}
 
-void RunningConfig::Follow(const ReloadPlan& plan) {
-  std::map<std::string, std::string> followed;
-  for (const ConfigKey& key : plan.follow) followed[key.path] = key.value;
-  for (ConfigKey& key : keys) {
-    if (const auto found = followed.find(key.path); found != followed.end()) {
-      key.value = found->second;
-    }
-  }
+void RunningConfig::Follow(const std::vector<ConfigKey>& fresh) {
+  std::map<std::string, ConfigKey*> before;
+  for (ConfigKey& key : keys) before[key.path] = &key;
   after_restart.clear();
-  for (const ConfigKey& key : plan.restart) after_restart[key.path] = key.value;
-}
-
-void LogReload(const ReloadPlan& plan) {
-  for (const ConfigKey& key : plan.follow) {
+  bool changed = false;
+  const auto wait = [&](const std::string& path, const std::string& value) {
+    log::Warning("configuration changed; this needs a restart", {{"key", path}, {"value", value}});
+    after_restart[path] = value;
+    changed = true;
+  };
+  for (const ConfigKey& key : fresh) {
+    const auto found = before.extract(key.path);
+    if (found && found.mapped()->value == key.value) continue;
+    if (!key.followed) {
+      wait(key.path, key.value);
+      continue;
+    }
     log::Info("configuration changed; followed from the next round on",
               {{"key", key.path}, {"value", key.value}});
+    if (found) found.mapped()->value = key.value;
+    changed = true;
   }
-  for (const ConfigKey& key : plan.restart) {
-    log::Warning("configuration changed; this needs a restart",
-                 {{"key", key.path}, {"value", key.value}});
-  }
-  if (plan.follow.empty() && plan.restart.empty()) log::Info("configuration read; nothing changed");
+  for (const auto& [path, gone] : before) wait(path, "");
+  if (!changed) log::Info("configuration read; nothing changed");
 }
 
 }  // namespace lockstep

@@ -48,11 +48,6 @@ void Signals::OnReload(std::function<void()> reload) {
   reload_ = std::move(reload);
 }
 
-void Signals::Reload() {
-  const std::scoped_lock lock(reload_mu_);
-  if (reload_) reload_();
-}
-
 void Signals::Run() {
   const sigset_t set = Handled();
   for (;;) {
@@ -65,9 +60,11 @@ void Signals::Run() {
     switch (signal) {
       case SIGUSR2:
         return;
-      case SIGHUP:
-        Reload();
+      case SIGHUP: {
+        const std::scoped_lock lock(reload_mu_);
+        if (reload_) reload_();
         break;
+      }
       case SIGUSR1:
         ToggleDebug();
         break;

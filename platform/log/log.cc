@@ -7,7 +7,6 @@
 #include <atomic>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
@@ -112,12 +111,8 @@ LineKind KindOf(Level level, std::string_view message, Fields fields) {
 }
 
 // Never destroyed: threads may log until the very end.
-struct Repeats {
-  std::mutex mu;
-  RepeatLimit limit;
-};
-Repeats& TheRepeats() {
-  static auto* const repeats = new Repeats;
+RepeatLimit& Repeats() {
+  static auto* const repeats = new RepeatLimit;
   return *repeats;
 }
 
@@ -133,18 +128,9 @@ void Tell(const std::vector<RepeatLimit::Told>& due) {
 
 bool IsRepeat(Level level, std::string_view message, Fields fields) {
   if (level == Level::kDebug) return false;
-  const LineKind kind = KindOf(level, message, fields);
   const SteadyTime now = Clock::System().Steady();
-  std::vector<RepeatLimit::Told> due;
-  bool repeat = false;
-  {
-    Repeats& repeats = TheRepeats();
-    const std::scoped_lock lock(repeats.mu);
-    due = repeats.limit.TakeDue(now);
-    repeat = !repeats.limit.Allow(kind, now);
-  }
-  Tell(due);
-  return repeat;
+  Tell(Repeats().TakeDue(now));
+  return !Repeats().Allow(KindOf(level, message, fields), now);
 }
 
 void Write(Level level, std::string_view message, Fields fields) {
@@ -169,20 +155,12 @@ void Bind(ConfigSection& config, Options& options) {
 
 void Configure(const Options& options) {
   g_json = options.json;
-  {
-    const std::scoped_lock lock(TheRepeats().mu);
-    TheRepeats().limit = RepeatLimit(options.repeats);
-  }
+  Repeats().Restart(options.repeats);
   SetLevel(options.level);
 }
 
 void TellRepeats(bool all) {
-  std::vector<RepeatLimit::Told> due;
-  {
-    const std::scoped_lock lock(TheRepeats().mu);
-    due = TheRepeats().limit.TakeDue(all ? SteadyTime::max() : Clock::System().Steady());
-  }
-  Tell(due);
+  Tell(Repeats().TakeDue(all ? SteadyTime::max() : Clock::System().Steady()));
 }
 
 void SetLevel(Level level) { g_level = level; }

@@ -11,7 +11,14 @@ bool RepeatLimit::Over(const Window& window, SteadyTime now) const {
   return now - window.began >= options_.interval;
 }
 
+void RepeatLimit::Restart(Options options) {
+  const std::scoped_lock lock(mu_);
+  options_ = options;
+  windows_.clear();
+}
+
 bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
+  const std::scoped_lock lock(mu_);
   if (options_.burst <= 0) return true;
   auto found = windows_.find(kind);
   if (found == windows_.end()) {
@@ -35,6 +42,7 @@ bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
 }
 
 std::vector<RepeatLimit::Told> RepeatLimit::TakeDue(SteadyTime now) {
+  const std::scoped_lock lock(mu_);
   std::vector<Told> due;
   std::erase_if(windows_, [&](const auto& entry) {
     const auto& [kind, window] = entry;

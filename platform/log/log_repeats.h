@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,7 @@ struct LineKind {
 
 // Keeps a line that comes again and again from filling the log: of lines of one kind, `burst`
 // are written per interval; the rest is counted, and told in one line when the interval is over.
-// No thread of its own and no lock: log.cc guards it.
+// No thread of its own; safe from any.
 class RepeatLimit {
  public:
   struct Options {
@@ -38,6 +39,9 @@ class RepeatLimit {
 
   RepeatLimit() = default;
   explicit RepeatLimit(Options options) : options_(options) {}
+
+  // Forgets what was counted.
+  void Restart(Options options);
 
   // Whether this line is to be written.
   bool Allow(const LineKind& kind, SteadyTime now);
@@ -53,6 +57,7 @@ class RepeatLimit {
   };
   bool Over(const Window& window, SteadyTime now) const;
 
+  std::mutex mu_;
   Options options_;
   std::map<LineKind, Window> windows_;
 };

@@ -1,6 +1,6 @@
 #include "publisher/observe/relay_log.h"
 
-#include "envelope/trace_context.h"
+#include "envelope/event.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "postgres/sql_error.h"
@@ -11,7 +11,7 @@ namespace {
 const log::Field kNone = log::IfAny("", "");
 
 std::string_view Trace(const OutboxRow& row) {
-  return row.traceparent ? TraceId(*row.traceparent) : std::string_view();
+  return row.traceparent ? envelope::TraceId(*row.traceparent) : std::string_view();
 }
 
 }  // namespace
