@@ -34,7 +34,24 @@ struct StatusPage::Answers {
 
 StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Millis every)
     : snapshot_(std::move(snapshot)), ticker_(every, [this] { Refresh(); }) {
-  Serve(http);
+  for (const page_files::EmbeddedFile& file : page_files::Files()) {
+    const std::string name(file.name.substr(file.name.rfind('/') + 1));
+    const HttpResponse response{.content_type = ContentType(name), .body = std::string(file.text)};
+    http.Handle("/" + name, [response](const HttpRequest&) { return response; });
+    if (name == "index.html") http.Handle("/", [response](const HttpRequest&) { return response; });
+  }
+  for (const char* path :
+       {"/api/status", "/api/lag", "/api/offsets", "/api/offsets/export", "/api/dead-letters"}) {
+    http.Handle(path, [this](const HttpRequest& request) -> HttpResponse {
+      const std::shared_ptr<const Answers> answers = Current();
+      if (answers == nullptr) return {.status = 503, .body = "starting; ask again in a second\n"};
+      const auto found = answers->texts.find(request.path);
+      return {.content_type = "application/json; charset=utf-8",
+              .body = found != answers->texts.end()
+                          ? found->second
+                          : Text(DeadLettersView(answers->document, request.query))};
+    });
+  }
 }
 
 std::shared_ptr<const StatusPage::Answers> StatusPage::Current() const {
@@ -54,27 +71,6 @@ void StatusPage::Refresh() {
                     {"/api/offsets/export", Text(OffsetsExport(document))}};
   const std::scoped_lock lock(mu_);
   answers_ = std::move(answers);
-}
-
-void StatusPage::Serve(HttpServer& http) {
-  for (const page_files::EmbeddedFile& file : page_files::Files()) {
-    const std::string name(file.name.substr(file.name.rfind('/') + 1));
-    const HttpResponse response{.content_type = ContentType(name), .body = std::string(file.text)};
-    http.Handle("/" + name, [response](const HttpRequest&) { return response; });
-    if (name == "index.html") http.Handle("/", [response](const HttpRequest&) { return response; });
-  }
-  for (const char* path :
-       {"/api/status", "/api/lag", "/api/offsets", "/api/offsets/export", "/api/dead-letters"}) {
-    http.Handle(path, [this](const HttpRequest& request) -> HttpResponse {
-      const std::shared_ptr<const Answers> answers = Current();
-      if (answers == nullptr) return {.status = 503, .body = "starting; ask again in a second\n"};
-      const auto found = answers->texts.find(request.path);
-      return {.content_type = "application/json; charset=utf-8",
-              .body = found != answers->texts.end()
-                          ? found->second
-                          : Text(DeadLettersView(answers->document, request.query))};
-    });
-  }
 }
 
 }  // namespace lockstep::web

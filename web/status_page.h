@@ -33,7 +33,6 @@ class StatusPage final : public Service {
  private:
   struct Answers;
   std::shared_ptr<const Answers> Current() const;
-  void Serve(HttpServer& http);
 
   const Snapshot snapshot_;
 

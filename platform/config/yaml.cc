@@ -11,15 +11,11 @@ constexpr int kMaxValues = 100'000;
 
 bool TooMuch(const YAML::Node& node, int depth, int* values) {
   if (depth > kMaxDepth || ++*values > kMaxValues) return true;
-  if (node.IsSequence()) {
-    for (const YAML::Node& item : node) {
-      if (TooMuch(item, depth + 1, values)) return true;
-    }
-  } else if (node.IsMap()) {
-    for (const auto& item : node) {
-      if (TooMuch(item.first, depth + 1, values) || TooMuch(item.second, depth + 1, values)) {
-        return true;
-      }
+  for (const auto& item : node) {
+    if (node.IsMap()
+            ? TooMuch(item.first, depth + 1, values) || TooMuch(item.second, depth + 1, values)
+            : TooMuch(item, depth + 1, values)) {
+      return true;
     }
   }
   return false;

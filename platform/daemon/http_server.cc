@@ -58,30 +58,29 @@ void HttpServer::Handle(const std::string& path, Handler handler) {
   handlers_[path] = std::move(handler);
 }
 
-int HttpServer::OnRequest(mg_connection* connection, void* self) {
-  static_cast<HttpServer*>(self)->last_request_ = Clock::System().Steady();
-  const mg_request_info* info = mg_get_request_info(connection);
-  const bool head = std::strcmp(info->request_method, "HEAD") == 0;
-  HttpResponse response;
-  if (!head && std::strcmp(info->request_method, "GET") != 0) {
-    response = {.status = 405, .body = "only GET and HEAD are served here\n"};
-  } else {
-    const auto& handlers = static_cast<HttpServer*>(self)->handlers_;
-    const auto found = handlers.find(info->local_uri);
-    if (found == handlers.end()) {
-      response = {.status = 404, .body = "nothing is served at this path\n"};
-    } else {
-      try {
-        response = found->second({info->local_uri, ParseQuery(info->query_string)});
-      } catch (const std::exception& e) {
-        // What was wrong is for the log: the text may hold more than a reader should see.
-        log::Warning("a request could not be answered",
-                     {{"path", info->local_uri}, {"error", e.what()}});
-        response = {.status = 500, .body = "this could not be answered; the log says why\n"};
-      }
-    }
+HttpResponse HttpServer::Answer(const mg_request_info& info) const {
+  const std::string_view method = info.request_method;
+  if (method != "GET" && method != "HEAD") {
+    return {.status = 405, .body = "only GET and HEAD are served here\n"};
   }
-  Write(connection, response, !head);
+  const auto found = handlers_.find(info.local_uri);
+  if (found == handlers_.end()) return {.status = 404, .body = "nothing is served at this path\n"};
+  try {
+    return found->second({info.local_uri, ParseQuery(info.query_string)});
+  } catch (const std::exception& e) {
+    // What was wrong is for the log: the text may hold more than a reader should see.
+    log::Warning("a request could not be answered",
+                 {{"path", info.local_uri}, {"error", e.what()}});
+    return {.status = 500, .body = "this could not be answered; the log says why\n"};
+  }
+}
+
+int HttpServer::OnRequest(mg_connection* connection, void* self) {
+  auto* const server = static_cast<HttpServer*>(self);
+  server->last_request_ = Clock::System().Steady();
+  const mg_request_info* info = mg_get_request_info(connection);
+  const HttpResponse response = server->Answer(*info);
+  Write(connection, response, std::strcmp(info->request_method, "HEAD") != 0);
   return response.status;
 }
 

@@ -13,6 +13,7 @@
 
 struct mg_connection;
 struct mg_context;
+struct mg_request_info;
 
 namespace lockstep {
 
@@ -66,6 +67,7 @@ class HttpServer final : public Service {
   std::string url() const;
 
  private:
+  HttpResponse Answer(const mg_request_info& info) const;
   static int OnRequest(mg_connection* connection, void* self);
 
   HttpOptions options_;

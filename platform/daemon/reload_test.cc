@@ -1,7 +1,7 @@
-#include "platform/daemon/reload.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "platform/daemon/daemon.h"
 
 namespace lockstep {
 namespace {

@@ -53,24 +53,15 @@ void AppendValue(std::string& line, std::string_view value) {
   }
   line += '"';
   for (const char c : value) {
-    switch (c) {
-      case '"':
-      case '\\':
-        line += '\\';
-        line += c;
-        break;
-      case '\n':
-        line += "\\n";
-        break;
-      case '\r':
-        line += "\\r";
-        break;
-      default:
-        if (Control(c)) {
-          fmt::format_to(std::back_inserter(line), "\\x{:02x}", c);
-        } else {
-          line += c;
-        }
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else if (Control(c)) {
+      fmt::format_to(std::back_inserter(line), "\\x{:02x}", c);
+    } else {
+      if (c == '"' || c == '\\') line += '\\';
+      line += c;
     }
   }
   line += '"';
