@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <utility>
 
 namespace lockstep {
 
@@ -22,13 +21,6 @@ Millis RetryPolicy::Delay(int attempt, double random) const {
       return Millis(std::llround(delay * random));
   }
   return Millis(std::llround(delay));
-}
-
-Backoff::Backoff(RetryPolicy policy, Random random) : policy_(policy), random_(std::move(random)) {}
-
-Millis Backoff::Next() {
-  ++attempt_;
-  return policy_.Delay(attempt_, random_());
 }
 
 Backoff::Random Backoff::DefaultRandom() {

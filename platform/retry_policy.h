@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "platform/clock.h"
 
@@ -33,9 +34,10 @@ class Backoff {
  public:
   using Random = std::function<double()>;
 
-  explicit Backoff(RetryPolicy policy, Random random = DefaultRandom());
+  explicit Backoff(RetryPolicy policy, Random random = DefaultRandom())
+      : policy_(policy), random_(std::move(random)) {}
 
-  Millis Next();
+  Millis Next() { return policy_.Delay(++attempt_, random_()); }
   void Reset() { attempt_ = 0; }
   int attempts() const { return attempt_; }
 

@@ -26,12 +26,7 @@ std::string PercentEncoded(std::string_view value) {
   return encoded;
 }
 std::string Escaped(std::string_view value) {
-  std::string escaped;
-  for (const char c : value) {
-    if (c == '\'' || c == '\\') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
+  return absl::StrReplaceAll(std::string(value), {{"'", "\\'"}, {"\\", "\\\\"}});
 }
 
 std::string ConnectionString(const ConnectionOptions& options) {

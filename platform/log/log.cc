@@ -21,7 +21,8 @@ namespace {
 std::atomic<bool> g_json = false;
 std::atomic<Level> g_level = Level::kInfo;
 
-spdlog::logger& Logger() {
+// Which lines are written is decided here: spdlog takes them all.
+void WriteLine(const std::string& line) {
   static const std::shared_ptr<spdlog::logger> logger = [] {
     auto made = std::make_shared<spdlog::logger>("lockstep",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
@@ -29,11 +30,8 @@ spdlog::logger& Logger() {
     made->flush_on(spdlog::level::info);
     return made;
   }();
-  return *logger;
+  logger->log(spdlog::level::info, line);
 }
-
-// Which lines are written is decided here: spdlog takes them all.
-void WriteLine(const std::string& line) { Logger().log(spdlog::level::info, line); }
 
 constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error"};
 std::string_view Name(Level level) { return kLevels[static_cast<size_t>(level)]; }
