@@ -89,13 +89,6 @@ std::vector<const char*> Values(const Params& params) {
 }
 #endif
 
-absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
-  const std::string line = absl::StrReplaceAll(std::string(Trim(what)), {{"\n", " "}});
-  // libpq names host, user and database; of an address that it can't read it quotes any part.
-  return SqlError(kConnectionLost,
-                  fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
-}
-
 }  // namespace
 
 // libpqxx 6 gives some of its exceptions no SQLSTATE, and those of class 40 have no place for one.
@@ -190,7 +183,10 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
     impl->connection.set_verbosity(pqxx::connection_base::terse);
 #endif
   } catch (const std::exception& e) {
-    return ConnectError(options, e.what());
+    const std::string line = absl::StrReplaceAll(std::string(Trim(e.what())), {{"\n", " "}});
+    // libpq names host, user and database; of an address that it can't read it quotes any part.
+    return SqlError(kConnectionLost,
+                    fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
   }
   std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
   RETURN_IF_ERROR(opened->Run(SessionSettings(options)));

@@ -4,15 +4,12 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <utility>
 
 #include "platform/duration.h"
 #include "postgres/connection_impl.h"
 #include "postgres/params.h"
 
 namespace lockstep::postgres {
-
-Result::Result(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 int Result::rows() const { return static_cast<int>(impl_->result.size()); }
 int Result::columns() const { return static_cast<int>(impl_->result.columns()); }

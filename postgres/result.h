@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "platform/clock.h"
 
@@ -16,7 +17,7 @@ class Row;
 class Result {
  public:
   struct Impl;
-  explicit Result(std::shared_ptr<const Impl> impl);
+  explicit Result(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
   int rows() const;
   int columns() const;

@@ -91,10 +91,6 @@ std::optional<Setting> SetOutsideTheFile(State& state, const std::string& path,
 
 }  // namespace
 
-ConfigSection::ConfigSection(std::shared_ptr<State> state, std::shared_ptr<Node> node,
-                             std::string path)
-    : state_(std::move(state)), node_(std::move(node)), path_(std::move(path)) {}
-
 void ConfigSection::Scalar(std::string_view name, std::string_view help, std::string_view env,
                            const std::string& default_value, const Parse& parse, bool secret) {
   const std::string path = Join(path_, name);
@@ -195,8 +191,7 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
     if (!help.empty()) {
       state_->keys.push_back({path, std::string(env), "", "", std::string(help)});
     }
-    auto none = std::make_shared<Node>();
-    ConfigSection item(state_, none, Join(path, "<name>"));
+    ConfigSection item(state_, std::make_shared<Node>(), Join(path, "<name>"));
     each(item);
     return;
   }
@@ -272,10 +267,8 @@ absl::Status Config::Read(const Sources& sources, const Bind& bind,
                     nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest)));
   }
   if (effective != nullptr) {
-    effective->clear();
-    for (ConfigKey& key : state->keys) {
-      if (!key.path.ends_with(".*")) effective->push_back(std::move(key));
-    }
+    *effective = std::move(state->keys);
+    std::erase_if(*effective, [](const ConfigKey& key) { return key.path.ends_with(".*"); });
   }
   if (state->errors.empty()) return absl::OkStatus();
   return InvalidArgument("{}", fmt::join(state->errors, "\n"));

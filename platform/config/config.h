@@ -96,7 +96,8 @@ class ConfigSection {
  private:
   friend class Config;
   ConfigSection(std::shared_ptr<config_internal::State> state,
-                std::shared_ptr<config_internal::Node> node, std::string path);
+                std::shared_ptr<config_internal::Node> node, std::string path)
+      : state_(std::move(state)), node_(std::move(node)), path_(std::move(path)) {}
 
   void Scalar(std::string_view name, std::string_view help, std::string_view env,
               const std::string& default_value, const Parse& parse, bool secret = false);

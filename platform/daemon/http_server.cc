@@ -51,13 +51,6 @@ void Bind(ConfigSection& config, HttpOptions& options) {
   config.Key("port", &options.port, "port to listen on; 0 takes a free one");
 }
 
-HttpServer::HttpServer(HttpOptions options) : options_(std::move(options)) {}
-HttpServer::~HttpServer() { Stop(); }
-
-void HttpServer::Handle(const std::string& path, Handler handler) {
-  handlers_[path] = std::move(handler);
-}
-
 HttpResponse HttpServer::Answer(const mg_request_info& info) const {
   const std::string_view method = info.request_method;
   if (method != "GET" && method != "HEAD") {

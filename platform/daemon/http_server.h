@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
@@ -49,11 +50,11 @@ class HttpServer final : public Service {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
-  explicit HttpServer(HttpOptions options);
-  ~HttpServer() override;
+  explicit HttpServer(HttpOptions options) : options_(std::move(options)) {}
+  ~HttpServer() override { Stop(); }
 
   // REQUIRES: before Start.
-  void Handle(const std::string& path, Handler handler);
+  void Handle(const std::string& path, Handler handler) { handlers_[path] = std::move(handler); }
 
   // A port that is taken is a status that says so.
   absl::Status Start() override;

@@ -83,6 +83,4 @@ void Signals::WaitForStop() {
   stopped.wait(lock, stop_.get_token(), [] { return false; });
 }
 
-void Signals::RequestStop() { stop_.request_stop(); }
-
 }  // namespace lockstep

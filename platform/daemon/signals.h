@@ -22,7 +22,7 @@ class Signals {
 
   std::stop_token stop_token() const { return stop_.get_token(); }
   void WaitForStop();
-  void RequestStop();  // as if SIGTERM had come
+  void RequestStop() { stop_.request_stop(); }  // as if SIGTERM had come
 
  private:
   void Run();

@@ -1,15 +1,8 @@
 #include "platform/log/log_repeats.h"
 
 namespace lockstep::log {
-namespace {
 
 constexpr size_t kMostKinds = 1'000;  // kinds are few by design; more of them are not limited
-
-}  // namespace
-
-bool RepeatLimit::Over(const Window& window, SteadyTime now) const {
-  return now - window.began >= options_.interval;
-}
 
 void RepeatLimit::Restart(Options options) {
   const std::scoped_lock lock(mu_);

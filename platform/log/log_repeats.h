@@ -55,7 +55,9 @@ class RepeatLimit {
     int written = 0;
     int64_t left_out = 0;
   };
-  bool Over(const Window& window, SteadyTime now) const;
+  bool Over(const Window& window, SteadyTime now) const {
+    return now - window.began >= options_.interval;
+  }
 
   std::mutex mu_;
   Options options_;
