@@ -22,6 +22,7 @@ TEST(RunningConfig, TellsWhatCanBeFollowedFromWhatNeedsARestart) {
       {.path = "groups.0.lanes", .value = "8"},
       {.path = "log.level", .value = "info", .followed = true},
       {.path = "instance", .value = "a"}};
+  log::Configure({});
   ::testing::internal::CaptureStderr();
   config.Follow(fresh);
   const std::string told = ::testing::internal::GetCapturedStderr();
