@@ -7,7 +7,7 @@
 
 #include "platform/config/config.h"
 #include "platform/duration.h"
-#include "platform/read_file.h"
+#include "platform/text.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
 

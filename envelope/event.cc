@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::envelope {
 namespace {
 
@@ -14,6 +16,15 @@ void AppendEscaped(std::string_view text, std::string& key) {
     }
   }
 }
+
+// Version, trace, span and flags; x stands for a hex digit.
+constexpr std::string_view kForm = "xx-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
+
+bool Fits(char form, char c) {
+  return form == '-' ? c == '-' : (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::string_view::npos; }
 
 }  // namespace
 
@@ -28,6 +39,18 @@ std::string AggregateKey(const Aggregate& aggregate) {
   key += '/';
   key += aggregate.id;
   return key;
+}
+
+std::string_view TraceId(std::string_view traceparent) {
+  const std::string_view head = traceparent.substr(0, kForm.size());
+  if (!std::equal(kForm.begin(), kForm.end(), head.begin(), head.end(), Fits)) return {};
+  const std::string_view version = head.substr(0, 2);
+  // A later version may be longer; what version 00 defines stays in front.
+  const bool longer = traceparent.size() > kForm.size();
+  if (longer && (version == "00" || traceparent[kForm.size()] != '-')) return {};
+  const std::string_view trace = head.substr(3, 32);
+  const std::string_view span = head.substr(36, 16);
+  return version == "ff" || IsZero(trace) || IsZero(span) ? std::string_view() : trace;
 }
 
 }  // namespace lockstep::envelope

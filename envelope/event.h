@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "envelope/attributes.h"
 #include "platform/clock.h"
@@ -34,5 +35,9 @@ struct Event {
   Attributes attributes;     // all of them, for mappings
   std::string payload;
 };
+
+// The trace id of a W3C traceparent (`00-<32 hex digits>-<16>-<2>`); empty when it is none. The
+// header itself travels untouched: outbox row, attribute, logs.
+std::string_view TraceId(std::string_view traceparent);
 
 }  // namespace lockstep::envelope

@@ -1,8 +1,8 @@
-#include "envelope/trace_context.h"
-
 #include <gtest/gtest.h>
 
-namespace lockstep {
+#include "envelope/event.h"
+
+namespace lockstep::envelope {
 namespace {
 
 TEST(TraceContext, FindsTheTraceId) {
@@ -27,4 +27,4 @@ TEST(TraceContext, TakesNothingElseForATraceId) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::envelope

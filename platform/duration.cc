@@ -1,5 +1,6 @@
 #include "platform/duration.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <optional>
@@ -17,37 +18,24 @@ struct Unit {
 };
 
 constexpr Unit kTimeUnits[] = {
-    {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+    {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}};
 constexpr Unit kSizeUnits[] = {
-    {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}, {"B", 1}};
+    {"", 1}, {"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
 
-const Unit* FindUnit(std::span<const Unit> units, std::string_view name) {
-  for (const Unit& unit : units) {
-    if (unit.name == name) return &unit;
-  }
-  return nullptr;
-}
-
-// In the largest unit that leaves no rest: of `units`, the largest first and the last of them 1.
-std::string FormatWith(std::span<const Unit> units, int64_t number) {
-  for (const Unit& unit : units) {
-    if (number != 0 && number % unit.factor == 0) {
-      return fmt::format("{}{}", number / unit.factor, unit.name);
-    }
-  }
-  return fmt::format("{}{}", number, units.back().name);
-}
-
-// Takes "<number><unit>" off the front of `text`.
-bool TakeTerm(std::string_view& text, int64_t& number, std::string_view& unit) {
+// Takes "<number><unit>" off the front of `text`; none when it does not begin so, or is too much.
+std::optional<int64_t> TakeTerm(std::string_view& text, std::span<const Unit> units) {
+  int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0) return false;
+  if (error != std::errc() || number < 0) return std::nullopt;
   text.remove_prefix(end - text.data());
-  size_t length = 0;
-  while (length < text.size() && (text[length] < '0' || text[length] > '9')) ++length;
-  unit = text.substr(0, length);
-  text.remove_prefix(length);
-  return true;
+  const std::string_view name = text.substr(0, text.find_first_of("0123456789"));
+  text.remove_prefix(name.size());
+  const auto unit = std::ranges::find(units, name, &Unit::name);
+  int64_t term = 0;
+  if (unit == units.end() || __builtin_mul_overflow(number, unit->factor, &term)) {
+    return std::nullopt;
+  }
+  return term;
 }
 
 // As FormatTimestamp writes it and Postgres keeps it: to the microsecond.
@@ -99,38 +87,34 @@ absl::StatusOr<Millis> ParseDuration(std::string_view text) {
   if (text.empty()) return refused();
   int64_t total = 0;
   while (!text.empty()) {
-    int64_t number = 0;
-    int64_t term = 0;
-    std::string_view name;
-    if (!TakeTerm(text, number, name)) return refused();
-    const Unit* unit = FindUnit(kTimeUnits, name);
-    if (unit == nullptr || __builtin_mul_overflow(number, unit->factor, &term) ||
-        __builtin_add_overflow(total, term, &total)) {
-      return refused();
-    }
+    const auto term = TakeTerm(text, kTimeUnits);
+    if (!term || __builtin_add_overflow(total, *term, &total)) return refused();
   }
   return Millis(total);
 }
 
 std::string FormatDuration(Millis duration) {
-  return FormatWith(std::span(kTimeUnits).subspan(1), duration.count());  // 168h, not 7d
+  const int64_t ms = duration.count();
+  for (const Unit& unit : {Unit{"h", 3'600'000}, Unit{"m", 60'000}, Unit{"s", 1000}}) {
+    if (ms != 0 && ms % unit.factor == 0) return fmt::format("{}{}", ms / unit.factor, unit.name);
+  }
+  return fmt::format("{}ms", ms);
 }
 
 absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
   std::string_view rest = text;
-  int64_t number = 0;
-  int64_t bytes = 0;
-  std::string_view name;
-  const Unit* unit = nullptr;
-  if (!TakeTerm(rest, number, name) || !rest.empty() ||
-      (unit = FindUnit(kSizeUnits, name)) == nullptr ||
-      __builtin_mul_overflow(number, unit->factor, &bytes)) {
-    return InvalidArgument("'{}' is not a size; write for example 512KiB or 64MiB", text);
-  }
-  return bytes;
+  const auto bytes = TakeTerm(rest, kSizeUnits);
+  if (bytes && rest.empty()) return *bytes;
+  return InvalidArgument("'{}' is not a size; write for example 512KiB or 64MiB", text);
 }
 
-std::string FormatBytes(int64_t bytes) { return FormatWith(std::span(kSizeUnits).first(4), bytes); }
+std::string FormatBytes(int64_t bytes) {
+  for (const Unit& unit : {Unit{"GiB", 1 << 30}, Unit{"MiB", 1 << 20}, Unit{"KiB", 1 << 10}}) {
+    if (bytes != 0 && bytes % unit.factor == 0)
+      return fmt::format("{}{}", bytes / unit.factor, unit.name);
+  }
+  return fmt::format("{}", bytes);
+}
 
 std::string FormatTimestamp(WallTime time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromChrono(time), absl::UTCTimeZone());

@@ -3,11 +3,8 @@
 #include <algorithm>
 
 namespace lockstep {
-namespace {
 
 constexpr double kPause = 3;  // seconds; counts are reported each second: less is no pause
-
-}  // namespace
 
 void Pace::Note(double seconds, double value) {
   const bool moved = !looks_.empty() && value != looks_.back().value;

@@ -1,6 +1,13 @@
 #include "platform/text.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "platform/status.h"
 
 namespace lockstep {
 namespace {
@@ -52,12 +59,6 @@ std::vector<std::string> SplitList(std::string_view text, char separator) {
   return parts;
 }
 
-std::string Replace(std::string_view text, char from, char to) {
-  std::string replaced(text);
-  std::replace(replaced.begin(), replaced.end(), from, to);
-  return replaced;
-}
-
 bool ValidUtf8(std::string_view text) {
   if (std::all_of(text.begin(), text.end(), Ascii)) return true;
   while (!text.empty()) {
@@ -79,6 +80,19 @@ std::string Truncate(std::string_view text, size_t bytes) {
     text.remove_prefix(next.size());
   }
   return kept;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
+  // A stream opens a folder, and throws when it reads it.
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return NotFound("{} can't be read: it is a folder", path);
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound("{} can't be read: {}", path, std::strerror(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "platform/config/database_address.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
@@ -25,12 +26,7 @@ std::string PercentEncoded(std::string_view value) {
   return encoded;
 }
 std::string Escaped(std::string_view value) {
-  std::string escaped;
-  for (const char c : value) {
-    if (c == '\'' || c == '\\') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
+  return absl::StrReplaceAll(std::string(value), {{"'", "\\'"}, {"\\", "\\\\"}});
 }
 
 std::string ConnectionString(const ConnectionOptions& options) {
@@ -92,13 +88,6 @@ std::vector<const char*> Values(const Params& params) {
   return values;
 }
 #endif
-
-absl::Status ConnectError(const ConnectionOptions& options, std::string_view what) {
-  // libpq names host, user and database; of an address that it can't read it quotes any part.
-  return SqlError(kConnectionLost,
-                  fmt::format("can't connect to Postgres: {}",
-                              ScrubPassword(Replace(Trim(what), '\n', ' '), options.url)));
-}
 
 }  // namespace
 
@@ -194,7 +183,10 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
     impl->connection.set_verbosity(pqxx::connection_base::terse);
 #endif
   } catch (const std::exception& e) {
-    return ConnectError(options, e.what());
+    const std::string line = absl::StrReplaceAll(std::string(Trim(e.what())), {{"\n", " "}});
+    // libpq names host, user and database; of an address that it can't read it quotes any part.
+    return SqlError(kConnectionLost,
+                    fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
   }
   std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
   RETURN_IF_ERROR(opened->Run(SessionSettings(options)));

@@ -3,8 +3,7 @@
 #include <fmt/compile.h>
 #include <fmt/format.h>
 
-#include <utility>
-
+#include "absl/strings/escaping.h"
 #include "platform/duration.h"
 
 namespace lockstep::postgres {
@@ -20,16 +19,7 @@ int HexDigit(char c) {
 }  // namespace
 
 std::string EncodeBytea(std::string_view bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex(2 + 2 * bytes.size(), '\\');
-  hex[1] = 'x';
-  char* out = hex.data() + 2;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    *out++ = kDigits[byte >> 4];
-    *out++ = kDigits[byte & 15];
-  }
-  return hex;
+  return "\\x" + absl::BytesToHexString({bytes.data(), bytes.size()});
 }
 
 std::string DecodeBytea(std::string_view hex) {
@@ -51,8 +41,6 @@ void Array::AddPlain(std::string_view value) {
   text_ += value;
 }
 
-void Array::AddNull() { AddPlain("NULL"); }
-
 void Array::Add(std::string_view value) {
   Separate();
   text_ += '"';
@@ -72,7 +60,6 @@ void Array::Add(int64_t value) {
   fmt::format_to(std::back_inserter(text_), FMT_COMPILE("{}"), value);
 }
 
-void Array::Add(bool value) { AddPlain(value ? "t" : "f"); }
 void Array::Add(WallTime value) { Add(FormatTimestamp(value)); }
 
 void Array::AddBytea(std::string_view bytes) {
@@ -83,21 +70,7 @@ void Array::AddBytea(std::string_view bytes) {
   text_ += '"';
 }
 
-void Array::AddIfAny(std::string_view value) { value.empty() ? AddNull() : Add(value); }
-
-Params& Params::Add(std::string value) {
-  values_.emplace_back(std::move(value));
-  return *this;
-}
-Params& Params::Add(int64_t value) { return Add(fmt::format("{}", value)); }
-Params& Params::Add(bool value) { return Add(value ? "t" : "f"); }
 Params& Params::Add(double value) { return Add(fmt::format("{}", value)); }
 Params& Params::Add(WallTime value) { return Add(FormatTimestamp(value)); }
-Params& Params::Add(const Array& value) { return Add(value.Text()); }
-Params& Params::Add(Bytea value) { return Add(EncodeBytea(value.bytes)); }
-Params& Params::Add(std::nullptr_t) {
-  values_.emplace_back(std::nullopt);
-  return *this;
-}
 
 }  // namespace lockstep::postgres

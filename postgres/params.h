@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "platform/clock.h"
@@ -30,15 +31,16 @@ class Array {
   void Add(const char* value) { Add(std::string_view(value)); }  // else it would be a bool
   void Add(int64_t value);
   void Add(int value) { Add(static_cast<int64_t>(value)); }
-  void Add(bool value);
+  void Add(bool value) { AddPlain(value ? "t" : "f"); }
   void Add(WallTime value);
   void AddBytea(std::string_view bytes);
   template <class Value>
   void Add(const std::optional<Value>& value) {
     value.has_value() ? Add(*value) : AddNull();
   }
-  void AddNull();
-  void AddIfAny(std::string_view value);  // NULL for an empty text
+  void AddNull() { AddPlain("NULL"); }
+  // NULL for an empty text.
+  void AddIfAny(std::string_view value) { value.empty() ? AddNull() : Add(value); }
 
   // Elements that need no quoting (numbers, uuids known to be valid).
   void AddPlain(std::string_view value);
@@ -67,18 +69,24 @@ class Params {
     (Add(values), ...);
   }
 
-  Params& Add(std::string value);
+  Params& Add(std::string value) {
+    values_.emplace_back(std::move(value));
+    return *this;
+  }
   Params& Add(std::string_view value) { return Add(std::string(value)); }
   Params& Add(const char* value) { return Add(std::string(value)); }
-  Params& Add(int64_t value);
+  Params& Add(int64_t value) { return Add(std::to_string(value)); }
   Params& Add(int value) { return Add(static_cast<int64_t>(value)); }
-  Params& Add(bool value);
+  Params& Add(bool value) { return Add(value ? "t" : "f"); }
   Params& Add(double value);
   Params& Add(WallTime value);
   Params& Add(Millis value) { return Add(static_cast<int64_t>(value.count())); }
-  Params& Add(const Array& value);
-  Params& Add(Bytea value);
-  Params& Add(std::nullptr_t);  // NULL
+  Params& Add(const Array& value) { return Add(value.Text()); }
+  Params& Add(Bytea value) { return Add(EncodeBytea(value.bytes)); }
+  Params& Add(std::nullptr_t) {  // NULL
+    values_.emplace_back(std::nullopt);
+    return *this;
+  }
   template <class Value>
   Params& Add(const std::vector<Value>& values) {
     return Add(Array(values));

@@ -4,15 +4,12 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <utility>
 
 #include "platform/duration.h"
 #include "postgres/connection_impl.h"
 #include "postgres/params.h"
 
 namespace lockstep::postgres {
-
-Result::Result(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 int Result::rows() const { return static_cast<int>(impl_->result.size()); }
 int Result::columns() const { return static_cast<int>(impl_->result.columns()); }
@@ -66,20 +63,6 @@ int Row::At(std::string_view name) const {
   if (column >= 0) return column;
   fmt::print(stderr, "lockstep: a statement has no column '{}'\n", name);
   std::abort();
-}
-
-std::optional<std::string> Row::OptionalText(std::string_view name) const {
-  return result_->Optional(row_, At(name));
-}
-
-std::optional<int64_t> Row::OptionalInt(std::string_view name) const {
-  if (IsNull(name)) return std::nullopt;
-  return Int(name);
-}
-
-std::optional<WallTime> Row::OptionalTime(std::string_view name) const {
-  if (IsNull(name)) return std::nullopt;
-  return Time(name);
 }
 
 }  // namespace lockstep::postgres

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "platform/clock.h"
 
@@ -16,7 +17,7 @@ class Row;
 class Result {
  public:
   struct Impl;
-  explicit Result(std::shared_ptr<const Impl> impl);
+  explicit Result(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
   int rows() const;
   int columns() const;
@@ -57,9 +58,15 @@ class Row {
   std::string Bytes(std::string_view name) const { return result_->Bytes(row_, At(name)); }
   WallTime Time(std::string_view name) const { return result_->Time(row_, At(name)); }
   // nullopt for NULL.
-  std::optional<std::string> OptionalText(std::string_view name) const;
-  std::optional<int64_t> OptionalInt(std::string_view name) const;
-  std::optional<WallTime> OptionalTime(std::string_view name) const;
+  std::optional<std::string> OptionalText(std::string_view name) const {
+    return result_->Optional(row_, At(name));
+  }
+  std::optional<int64_t> OptionalInt(std::string_view name) const {
+    return IsNull(name) ? std::nullopt : std::optional(Int(name));
+  }
+  std::optional<WallTime> OptionalTime(std::string_view name) const {
+    return IsNull(name) ? std::nullopt : std::optional(Time(name));
+  }
 
  private:
   int At(std::string_view name) const;

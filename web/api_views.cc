@@ -20,6 +20,13 @@ json Pick(const json& part, std::initializer_list<const char*> names) {
   return picked;
 }
 
+// Of every part of a list.
+json PickEach(const json& document, const char* list, std::initializer_list<const char*> names) {
+  json parts = json::array();
+  for (const json& part : ArrayOf(document, list)) parts.push_back(Pick(part, names));
+  return parts;
+}
+
 json Stamped(const json& document) { return Pick(document, {"now", "role", "instance"}); }
 
 bool Wanted(const std::map<std::string, std::string>& query, const char* name,
@@ -32,28 +39,21 @@ bool Wanted(const std::map<std::string, std::string>& query, const char* name,
 
 json LagView(const json& document) {
   json view = Stamped(document);
-  view["groups"] = json::array();
-  for (const json& group : ArrayOf(document, "groups")) {
-    view["groups"].push_back(
-        Pick(group, {"name", "subscription", "state", "lag_ms", "lag_basis", "stages", "rate",
-                     "eta_seconds", "heartbeat_age_ms", "last_commit_at", "parked_keys_total",
-                     "parked_events", "dead_letters_open"}));
-  }
-  view["outboxes"] = json::array();
-  for (const json& outbox : ArrayOf(document, "outboxes")) {
-    view["outboxes"].push_back(Pick(outbox, {"table", "state", "pending", "locked", "dead",
-                                             "quarantined", "oldest_ms", "rate", "eta_seconds"}));
-  }
+  view["groups"] = PickEach(document, "groups",
+                            {"name", "subscription", "state", "lag_ms", "lag_basis", "stages",
+                             "rate", "eta_seconds", "heartbeat_age_ms", "last_commit_at",
+                             "parked_keys_total", "parked_events", "dead_letters_open"});
+  view["outboxes"] = PickEach(document, "outboxes",
+                              {"table", "state", "pending", "locked", "dead", "quarantined",
+                               "oldest_ms", "rate", "eta_seconds"});
   return view;
 }
 
 json OffsetsView(const json& document) {
   json view = Stamped(document);
-  view["groups"] = json::array();
-  for (const json& group : ArrayOf(document, "groups")) {
-    view["groups"].push_back(Pick(group, {"name", "subscription", "epoch", "generation", "slot",
-                                          "offset", "lane_offsets", "history", "checkpoints"}));
-  }
+  view["groups"] = PickEach(document, "groups",
+                            {"name", "subscription", "epoch", "generation", "slot", "offset",
+                             "lane_offsets", "history", "checkpoints"});
   return view;
 }
 

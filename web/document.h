@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "platform/clock.h"
-#include "platform/daemon/reload.h"
+#include "platform/daemon/daemon.h"
 #include "platform/metrics.h"
 
 // The parts of a status document that publisher and runner have in common.

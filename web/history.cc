@@ -8,6 +8,9 @@ namespace lockstep::web {
 
 using nlohmann::json;
 
+constexpr Millis kSpan{600'000};  // how far back
+constexpr Millis kStep{2'000};    // between two points; closer ones replace the newest
+
 json Rounded(const std::optional<double>& value) {
   if (!value.has_value()) return nullptr;
   return std::round(*value * 100) / 100;
@@ -29,11 +32,11 @@ void History::Add(WallTime at, const std::vector<Part>& parts) {
     sample.points[part.name] = {part.left, Of(part.name).rate};
   }
   if (samples_.size() >= 2 &&
-      samples_.back().at_ms - samples_[samples_.size() - 2].at_ms < options_.step.count()) {
+      samples_.back().at_ms - samples_[samples_.size() - 2].at_ms < kStep.count()) {
     samples_.pop_back();
   }
   samples_.push_back(std::move(sample));
-  while (samples_.back().at_ms - samples_.front().at_ms > options_.span.count()) {
+  while (samples_.back().at_ms - samples_.front().at_ms > kSpan.count()) {
     samples_.pop_front();
   }
 }
@@ -52,7 +55,7 @@ History::Outlook History::Of(const std::string& name) const {
 }
 
 json History::ToJson(const char* list, const char* left) const {
-  json history = {{"span_ms", options_.span.count()}, {"at", json::array()}};
+  json history = {{"span_ms", kSpan.count()}, {"at", json::array()}};
   for (const Sample& sample : samples_) history["at"].push_back(sample.at_ms);
   for (const auto& [name, unused] : paces_) {
     json& part = history[list][name] = {{left, json::array()}, {"rate", json::array()}};

@@ -18,10 +18,6 @@ namespace lockstep::web {
 // Owned by one thread.
 class History {
  public:
-  struct Options {
-    Millis span{600'000};  // how far back
-    Millis step{2'000};    // between two points; closer ones replace the newest
-  };
   // One group or outbox at one moment; none = not known.
   struct Part {
     std::string name;
@@ -32,9 +28,6 @@ class History {
     std::optional<double> rate;         // per second
     std::optional<double> eta_seconds;  // until nothing is left; none = not in sight
   };
-  History() = default;
-  explicit History(Options options) : options_(options) {}
-
   void Add(WallTime at, const std::vector<Part>& parts);
   Outlook Of(const std::string& name) const;
 
@@ -54,7 +47,6 @@ class History {
     std::map<std::string, Point> points;
   };
 
-  Options options_;
   std::map<std::string, Paces> paces_;
   std::deque<Sample> samples_;
 };

@@ -1,5 +1,6 @@
 #include "web/status_page.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -23,21 +24,34 @@ std::string Text(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-HttpResponse Json(std::string body) {
-  return {.content_type = "application/json; charset=utf-8", .body = std::move(body)};
-}
-
 }  // namespace
 
 // Everything that a request can ask for, as of one moment; texts are made once.
 struct StatusPage::Answers {
   json document;
-  std::string status, lag, offsets, exported;
+  std::map<std::string, std::string> texts;  // by path; the dead letters depend on the query
 };
 
 StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Millis every)
     : snapshot_(std::move(snapshot)), ticker_(every, [this] { Refresh(); }) {
-  Serve(http);
+  for (const page_files::EmbeddedFile& file : page_files::Files()) {
+    const std::string name(file.name.substr(file.name.rfind('/') + 1));
+    const HttpResponse response{.content_type = ContentType(name), .body = std::string(file.text)};
+    http.Handle("/" + name, [response](const HttpRequest&) { return response; });
+    if (name == "index.html") http.Handle("/", [response](const HttpRequest&) { return response; });
+  }
+  for (const char* path :
+       {"/api/status", "/api/lag", "/api/offsets", "/api/offsets/export", "/api/dead-letters"}) {
+    http.Handle(path, [this](const HttpRequest& request) -> HttpResponse {
+      const std::shared_ptr<const Answers> answers = Current();
+      if (answers == nullptr) return {.status = 503, .body = "starting; ask again in a second\n"};
+      const auto found = answers->texts.find(request.path);
+      return {.content_type = "application/json; charset=utf-8",
+              .body = found != answers->texts.end()
+                          ? found->second
+                          : Text(DeadLettersView(answers->document, request.query))};
+    });
+  }
 }
 
 std::shared_ptr<const StatusPage::Answers> StatusPage::Current() const {
@@ -51,36 +65,12 @@ void StatusPage::Refresh() {
   document = snapshot_();
   document["now"] = FormatTimestamp(Clock::System().Now());
   document["attention"] = Attention(document);
-  answers->status = Text(document);
-  answers->lag = Text(LagView(document));
-  answers->offsets = Text(OffsetsView(document));
-  answers->exported = Text(OffsetsExport(document));
+  answers->texts = {{"/api/status", Text(document)},
+                    {"/api/lag", Text(LagView(document))},
+                    {"/api/offsets", Text(OffsetsView(document))},
+                    {"/api/offsets/export", Text(OffsetsExport(document))}};
   const std::scoped_lock lock(mu_);
   answers_ = std::move(answers);
-}
-
-void StatusPage::Serve(HttpServer& http) {
-  for (const page_files::EmbeddedFile& file : page_files::Files()) {
-    const std::string name(file.name.substr(file.name.rfind('/') + 1));
-    const HttpResponse response{.content_type = ContentType(name), .body = std::string(file.text)};
-    http.Handle("/" + name, [response](const HttpRequest&) { return response; });
-    if (name == "index.html") http.Handle("/", [response](const HttpRequest&) { return response; });
-  }
-  const auto serve = [&](const char* path,
-                         std::function<std::string(const Answers&, const HttpRequest&)> text) {
-    http.Handle(path, [this, text = std::move(text)](const HttpRequest& request) -> HttpResponse {
-      const std::shared_ptr<const Answers> answers = Current();
-      if (answers == nullptr) return {.status = 503, .body = "starting; ask again in a second\n"};
-      return Json(text(*answers, request));
-    });
-  };
-  serve("/api/status", [](const Answers& a, const HttpRequest&) { return a.status; });
-  serve("/api/lag", [](const Answers& a, const HttpRequest&) { return a.lag; });
-  serve("/api/offsets", [](const Answers& a, const HttpRequest&) { return a.offsets; });
-  serve("/api/offsets/export", [](const Answers& a, const HttpRequest&) { return a.exported; });
-  serve("/api/dead-letters", [](const Answers& a, const HttpRequest& request) {
-    return Text(DeadLettersView(a.document, request.query));
-  });
 }
 
 }  // namespace lockstep::web

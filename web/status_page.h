@@ -8,7 +8,7 @@
 #include "platform/clock.h"
 #include "platform/daemon/http_server.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/ticker.h"
+#include "platform/daemon/service_thread.h"
 
 namespace lockstep::web {
 
@@ -33,7 +33,6 @@ class StatusPage final : public Service {
  private:
   struct Answers;
   std::shared_ptr<const Answers> Current() const;
-  void Serve(HttpServer& http);
 
   const Snapshot snapshot_;
 

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,35 +38,27 @@ struct ConfigKey {
 };
 
 namespace config_internal {
-struct State;  // what the sections of one reading share
+struct State;  // what is shared by the sections of one reading
 struct Node;   // a YAML node and its place
-
-// A value as text and back. The status is a sentence about what is wrong with the text.
-template <class T>
-std::string ToText(const T& value) {
-  return fmt::format("{}", value);
-}
-std::string ToText(Millis value);
-std::string ToText(const std::vector<std::string>& value);
-std::string ToText(const std::map<std::string, std::string>& value);
-absl::Status FromText(const std::string& text, std::string* value);
-absl::Status FromText(const std::string& text, bool* value);
-absl::Status FromText(const std::string& text, int* value);
-absl::Status FromText(const std::string& text, double* value);
-absl::Status FromText(const std::string& text, Millis* value);
-absl::Status FromText(const std::string& text, std::vector<std::string>* value);
-absl::Status FromText(const std::string& text, std::map<std::string, std::string>* value);
 }  // namespace config_internal
 
 class ConfigSection {
  public:
-  // A string, bool, int, double or Millis; a list of strings, which is separated by commas in the
-  // environment and as a flag; or a map of strings, which is `a=b,c=d` there.
-  template <class T>
-  void Key(std::string_view name, T* target, std::string_view help, std::string_view env = {}) {
-    Scalar(name, help, env, config_internal::ToText(*target),
-           [target](const std::string& text) { return config_internal::FromText(text, target); });
-  }
+  // A sentence about what is wrong with a value, or OK.
+  using Parse = std::function<absl::Status(const std::string& text)>;
+
+  void Key(std::string_view name, std::string* target, std::string_view help,
+           std::string_view env = {});
+  void Key(std::string_view name, bool* target, std::string_view help, std::string_view env = {});
+  void Key(std::string_view name, int* target, std::string_view help, std::string_view env = {});
+  void Key(std::string_view name, double* target, std::string_view help, std::string_view env = {});
+  void Key(std::string_view name, Millis* target, std::string_view help, std::string_view env = {});
+  // A YAML list; in the environment and as a flag, separated by commas.
+  void Key(std::string_view name, std::vector<std::string>* target, std::string_view help,
+           std::string_view env = {});
+  // A YAML map of scalars; in the environment and as a flag, `a=b,c=d`.
+  void Key(std::string_view name, std::map<std::string, std::string>* target, std::string_view help,
+           std::string_view env = {});
   // "64MiB"
   void Bytes(std::string_view name, int64_t* target, std::string_view help,
              std::string_view env = {});
@@ -99,19 +90,20 @@ class ConfigSection {
 
   // The file's folder: relative paths in a file are relative to it. Empty without a file.
   std::string Directory() const;
+  // "file.yaml:12:3", for messages.
+  std::string Place() const;
 
  private:
   friend class Config;
-  using Parse = std::function<absl::Status(const std::string& text)>;
-
-  ConfigSection(config_internal::State& state, const config_internal::Node& node, std::string path)
-      : state_(&state), node_(&node), path_(std::move(path)) {}
+  ConfigSection(std::shared_ptr<config_internal::State> state,
+                std::shared_ptr<config_internal::Node> node, std::string path)
+      : state_(std::move(state)), node_(std::move(node)), path_(std::move(path)) {}
 
   void Scalar(std::string_view name, std::string_view help, std::string_view env,
               const std::string& default_value, const Parse& parse, bool secret = false);
 
-  config_internal::State* state_;
-  const config_internal::Node* node_;
+  std::shared_ptr<config_internal::State> state_;  // shared by the sections of one reading
+  std::shared_ptr<config_internal::Node> node_;
   std::string path_;
   bool followed_ = false;
 };
@@ -136,10 +128,6 @@ class Config {
   static std::vector<ConfigKey> Describe(const Bind& bind);
 };
 
-// The text of one key at the top of a configuration file, whatever else the file has; empty when it
-// has none. For programs that read files of several daemons.
-absl::StatusOr<std::string> ReadTopKey(const std::string& file, const std::string& key);
-
 // What every Lockstep daemon understands: --config FILE, --<key> VALUE for each key, --help,
 // --version, --print-config, and the program's own switches.
 struct CommandLine {
@@ -152,6 +140,10 @@ struct CommandLine {
   // An exit code when the program should end now (help shown, or mistakes told on stderr).
   std::optional<int> Parse(int argc, char** argv, std::vector<ConfigKey>* effective = nullptr);
 };
+
+// The text of one key at the top of a configuration file, whatever else the file has; empty when it
+// has none. For programs that read files of several daemons.
+absl::StatusOr<std::string> ReadTopKey(const std::string& file, const std::string& key);
 
 // The nearest of `known` to `word` by edit distance, or empty when none is near.
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known);

@@ -17,10 +17,10 @@ void PrintHelp(const CommandLine& line) {
              line.program);
   fmt::print("  --config FILE     YAML file with the keys below\n");
   for (const auto& [name, target] : line.switches) fmt::print("  {:<17} {}\n", name, target.second);
-  fmt::print("  --print-config    print the configuration in force (secrets masked) and exit\n");
-  fmt::print("  --version         print the version and exit\n");
-  fmt::print("  --help            this text\n");
   fmt::print(
+      "  --print-config    print the configuration in force (secrets masked) and exit\n"
+      "  --version         print the version and exit\n"
+      "  --help            this text\n"
       "\nKeys. In the file `relay.batch_size` is batch_size under relay; as a flag it is\n"
       "--relay.batch_size 200; in the environment LOCKSTEP_RELAY_BATCH_SIZE, or the name given\n"
       "behind the words. A flag wins over the environment, the environment over the file.\n\n");

@@ -1,42 +1,16 @@
 #include "platform/config/config_tree.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 
-#include "platform/config/yaml_size.h"
-#include "platform/read_file.h"
 #include "platform/status.h"
 
 namespace lockstep::config_internal {
 namespace {
 
-std::set<std::string> ParentsOf(const std::set<std::string>& known) {
-  std::set<std::string> parents;
-  for (const std::string& path : known) {
-    for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
-      parents.insert(path.substr(0, dot));
-    }
-  }
-  return parents;
-}
-
-void Walk(State& state, const YAML::Node& node, const std::string& path,
-          const std::set<std::string>& known, const std::set<std::string>& parents) {
-  if (known.contains(path)) return;
-  if (node.IsDefined() && node.IsMap() && (path.empty() || parents.contains(path))) {
-    for (const auto& child : node) {
-      const std::string key = Join(path, child.first.Scalar());
-      if (known.contains(key) || parents.contains(key)) {
-        Walk(state, child.second, key, known, parents);
-        continue;
-      }
-      const std::string nearest = NearestKey(key, known);
-      state.errors.push_back(
-          fmt::format("{}: unknown key '{}'{}", PlaceOf(state, child.first), key,
-                      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
-    }
-  }
+// Whether `path` is a map that holds known keys.
+bool IsParent(const std::string& path, const std::set<std::string>& known) {
+  const auto first = known.lower_bound(path + ".");
+  return first != known.end() && first->starts_with(path + ".");
 }
 
 // "conf/catalog.yaml" -> "catalog"
@@ -48,20 +22,12 @@ std::string WithoutFolderAndEnding(const std::string& file) {
 }  // namespace
 
 absl::StatusOr<YAML::Node> LoadFile(const std::string& file) {
-  const auto text = ReadWholeFile(file);
-  if (!text.ok()) {
+  auto root = LoadYaml(file);
+  if (absl::IsNotFound(root.status())) {
     return NotFound("configuration file {}. Name an existing file with --config.",
-                    MessageOf(text.status()));
+                    MessageOf(root.status()));
   }
-  YAML::Node root;
-  try {
-    root.reset(YAML::Load(*text));
-    RETURN_IF_ERROR(CheckYamlSize(root, file));
-  } catch (const YAML::Exception& e) {
-    return InvalidArgument("{}:{}:{}: not YAML: {}", file, e.mark.line + 1, e.mark.column + 1,
-                           e.msg);
-  }
-  if (!root.IsMap() && !root.IsNull()) {
+  if (root.ok() && !root->IsMap() && !root->IsNull()) {
     return InvalidArgument("{}: a map of keys is wanted at the top of the file", file);
   }
   return root;
@@ -71,17 +37,6 @@ std::string Join(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
 }
 
-std::string PlaceOf(const State& state, const YAML::Node& node) {
-  if (!node.IsDefined() || node.Mark().is_null()) return state.sources.file;
-  return fmt::format("{}:{}:{}", state.sources.file, node.Mark().line + 1, node.Mark().column + 1);
-}
-
-YAML::Node Child(const YAML::Node& node, std::string_view key) {
-  if (!node.IsDefined() || !node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
-  const YAML::Node found = node[std::string(key)];
-  return found.IsDefined() ? found : YAML::Node(YAML::NodeType::Undefined);
-}
-
 std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view shorthand) {
   const auto short_label = [&](const YAML::Node& node) {
     return shorthand == "name" ? node.Scalar() : WithoutFolderAndEnding(node.Scalar());
@@ -89,7 +44,7 @@ std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view sho
   if (item.IsScalar()) return short_label(item);
   const YAML::Node name = Child(item, "name");
   if (name.IsDefined() && name.IsScalar()) return name.Scalar();
-  const YAML::Node named = Child(item, shorthand);
+  const YAML::Node named = Child(item, std::string(shorthand));
   if (named.IsDefined() && named.IsScalar()) return short_label(named);
   return fmt::format("{}", index);
 }
@@ -122,7 +77,18 @@ absl::StatusOr<std::string> Flatten(const YAML::Node& node) {
 
 void CheckUnknown(State& state, const YAML::Node& node, const std::string& path,
                   const std::set<std::string>& known) {
-  Walk(state, node, path, known, ParentsOf(known));
+  if (known.contains(path) || !node.IsMap() || (!path.empty() && !IsParent(path, known))) return;
+  for (const auto& child : node) {
+    const std::string key = Join(path, child.first.Scalar());
+    if (known.contains(key) || IsParent(key, known)) {
+      CheckUnknown(state, child.second, key, known);
+      continue;
+    }
+    const std::string nearest = NearestKey(key, known);
+    state.errors.push_back(
+        fmt::format("{}: unknown key '{}'{}", PlaceOf(state.sources.file, child.first), key,
+                    nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  }
 }
 
 }  // namespace lockstep::config_internal

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <yaml-cpp/yaml.h>
+#include <fmt/format.h>
 
 #include <set>
 #include <string>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "platform/config/config.h"
+#include "platform/config/yaml.h"
 
 // The parts of config.cc that know yaml-cpp's trees; nobody else includes this.
 namespace lockstep::config_internal {
@@ -25,8 +26,8 @@ struct State {
   std::set<std::string> used_flags;
   bool describing = false;
 
-  void Complain(std::string_view place, std::string_view key, std::string_view what) {
-    errors.push_back(fmt::format("{}: {}: {}", place, key, what));
+  void Complain(std::string_view place, std::string_view path, std::string_view message) {
+    errors.push_back(fmt::format("{}: {}: {}", place, path, message));
   }
 };
 
@@ -35,14 +36,6 @@ absl::StatusOr<YAML::Node> LoadFile(const std::string& file);
 
 // "relay" and "batch_size" -> "relay.batch_size"
 std::string Join(std::string_view path, std::string_view name);
-
-// "file.yaml:12:3"
-std::string PlaceOf(const State& state, const YAML::Node& node);
-
-// The value of a key, undefined when there is none. Reads through a const node: otherwise asking
-// for a key would put it there. (And nodes are pointed at with reset: an assignment would change
-// the tree.)
-YAML::Node Child(const YAML::Node& node, std::string_view key);
 
 // What an item of a list is called in paths: its `name` or shorthand, else its index. A shorthand
 // that is a file loses its folders and its ending: conf/catalog.yaml is "catalog".
@@ -54,7 +47,7 @@ absl::StatusOr<std::string> Flatten(const YAML::Node& node);
 // The nearest of the `known` keys to `key`, or empty when none is near.
 std::string NearestKey(const std::string& key, const std::set<std::string>& known);
 
-// Complains about every key below `node`, if that is a map, that is not `known`.
+// Complains about every key below `node` that is not `known`.
 void CheckUnknown(State& state, const YAML::Node& node, const std::string& path,
                   const std::set<std::string>& known);
 

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
 namespace lockstep {
 namespace {
 
@@ -111,21 +114,12 @@ std::string Show(std::string_view address, Passwords& passwords) {
   return Pairs(address, passwords);
 }
 
-void ReplaceAll(std::string& text, std::string_view what) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 3)) {
-    text.replace(at, what.size(), "***");
-  }
-}
-
 // The parts into which a password falls that was not percent-encoded, as libpq may name them.
 std::vector<std::string> PiecesOf(const std::vector<std::string>& passwords) {
-  constexpr std::string_view kDelimiters = "/@:?#&=%\"'\\ []";
   std::vector<std::string> pieces = passwords;
   for (const std::string& password : passwords) {
-    for (size_t at = 0; at < password.size();) {
-      const size_t end = std::min(password.find_first_of(kDelimiters, at), password.size());
-      if (end - at > 1) pieces.push_back(password.substr(at, end - at));
-      at = end + 1;
+    for (const auto piece : absl::StrSplit(password, absl::ByAnyChar("/@:?#&=%\"'\\ []"))) {
+      if (piece.size() > 1) pieces.emplace_back(piece);
     }
   }
   return pieces;
@@ -163,7 +157,9 @@ std::string ScrubPassword(std::string_view text, std::string_view address) {
     std::string part(text.substr(0, end));
     if (quoted && open.find(part) == std::string::npos && IsRelated(part, pieces)) part = "***";
     for (const std::string& piece : pieces) {
-      if (piece.size() > 2 && open.find(piece) == std::string::npos) ReplaceAll(part, piece);
+      if (piece.size() > 2 && open.find(piece) == std::string::npos) {
+        absl::StrReplaceAll({{piece, "***"}}, &part);
+      }
     }
     clean += part;
     if (end == text.size()) return clean;

@@ -29,13 +29,37 @@ void Reload(const Config::Sources& sources, RunningConfig& running, Daemon& daem
     return;
   }
   log::SetLevel(daemon.LogOptions().level);
-  const ReloadPlan plan = PlanReload(running.keys, keys);
-  LogReload(plan);
-  running.Follow(plan);
+  running.Follow(keys);
   daemon.Reload(running);
 }
 
 }  // namespace
+
+void RunningConfig::Follow(const std::vector<ConfigKey>& fresh) {
+  std::map<std::string, ConfigKey*> before;
+  for (ConfigKey& key : keys) before[key.path] = &key;
+  after_restart.clear();
+  bool changed = false;
+  const auto wait = [&](const std::string& path, const std::string& value) {
+    log::Warning("configuration changed; this needs a restart", {{"key", path}, {"value", value}});
+    after_restart[path] = value;
+    changed = true;
+  };
+  for (const ConfigKey& key : fresh) {
+    const auto found = before.extract(key.path);
+    if (found && found.mapped()->value == key.value) continue;
+    if (!key.followed) {
+      wait(key.path, key.value);
+      continue;
+    }
+    log::Info("configuration changed; followed from the next round on",
+              {{"key", key.path}, {"value", key.value}});
+    if (found) found.mapped()->value = key.value;
+    changed = true;
+  }
+  for (const auto& [path, gone] : before) wait(path, "");
+  if (!changed) log::Info("configuration read; nothing changed");
+}
 
 int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon) {
   LeaveMutexesUnchecked();
@@ -67,12 +91,12 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
     signals.WaitForStop();
   }
   const bool failed = complain(ended);
-  const std::jthread deadline(
-      [within = daemon.StopWithin(ended), failed](const std::stop_token& stopped) {
-        if (SleepUnlessStopped(stopped, within)) return;
-        log::Error("not everything could be finished in time; it will come again");
-        std::_Exit(failed ? kFailed : kGaveUp);
-      });
+  const Millis within = daemon.StopWithin(ended);
+  const std::jthread deadline([within, failed](const std::stop_token& stopped) {
+    if (SleepUnlessStopped(stopped, within)) return;
+    log::Error("not everything could be finished in time; it will come again");
+    std::_Exit(failed ? kFailed : kGaveUp);
+  });
   signals.OnReload({});
   daemon.Stop();
   return failed ? kFailed : 0;

@@ -1,15 +1,27 @@
 #pragma once
 
+#include <map>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/config/config.h"
-#include "platform/daemon/reload.h"
 #include "platform/log/log.h"
 
 namespace lockstep {
+
+// The configuration that a process runs with, as it changes. Keys that need a restart keep the
+// value they were started with. Values are masked where secret.
+struct RunningConfig {
+  std::vector<ConfigKey> keys;
+  std::map<std::string, std::string> after_restart;  // what the file wants of them; "" = gone
+
+  // Takes over a second reading of the configuration (SIGHUP) as far as a running process can
+  // follow (ConfigSection::Followed); the rest waits for a restart. Each change is logged.
+  void Follow(const std::vector<ConfigKey>& fresh);
+};
 
 // A program that runs until it is told to stop. RunDaemon drives it; everything is called on main's
 // thread, Reload with the reading before it on the signal thread.

@@ -7,7 +7,6 @@
 #include <stop_token>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "platform/config/config.h"
 #include "platform/log/log.h"
@@ -52,37 +51,29 @@ void Bind(ConfigSection& config, HttpOptions& options) {
   config.Key("port", &options.port, "port to listen on; 0 takes a free one");
 }
 
-HttpServer::HttpServer(HttpOptions options) : options_(std::move(options)) {}
-HttpServer::~HttpServer() { Stop(); }
-
-void HttpServer::Handle(const std::string& path, Handler handler) {
-  handlers_[path] = std::move(handler);
+HttpResponse HttpServer::Answer(const mg_request_info& info) const {
+  const std::string_view method = info.request_method;
+  if (method != "GET" && method != "HEAD") {
+    return {.status = 405, .body = "only GET and HEAD are served here\n"};
+  }
+  const auto found = handlers_.find(info.local_uri);
+  if (found == handlers_.end()) return {.status = 404, .body = "nothing is served at this path\n"};
+  try {
+    return found->second({info.local_uri, ParseQuery(info.query_string)});
+  } catch (const std::exception& e) {
+    // What was wrong is for the log: the text may hold more than a reader should see.
+    log::Warning("a request could not be answered",
+                 {{"path", info.local_uri}, {"error", e.what()}});
+    return {.status = 500, .body = "this could not be answered; the log says why\n"};
+  }
 }
 
 int HttpServer::OnRequest(mg_connection* connection, void* self) {
-  static_cast<HttpServer*>(self)->last_request_ = Clock::System().Steady();
+  auto* const server = static_cast<HttpServer*>(self);
+  server->last_request_ = Clock::System().Steady();
   const mg_request_info* info = mg_get_request_info(connection);
-  const bool head = std::strcmp(info->request_method, "HEAD") == 0;
-  HttpResponse response;
-  if (!head && std::strcmp(info->request_method, "GET") != 0) {
-    response = {.status = 405, .body = "only GET and HEAD are served here\n"};
-  } else {
-    const auto& handlers = static_cast<HttpServer*>(self)->handlers_;
-    const auto found = handlers.find(info->local_uri);
-    if (found == handlers.end()) {
-      response = {.status = 404, .body = "nothing is served at this path\n"};
-    } else {
-      try {
-        response = found->second({info->local_uri, ParseQuery(info->query_string)});
-      } catch (const std::exception& e) {
-        // What was wrong is for the log: the text may hold more than a reader should see.
-        log::Warning("a request could not be answered",
-                     {{"path", info->local_uri}, {"error", e.what()}});
-        response = {.status = 500, .body = "this could not be answered; the log says why\n"};
-      }
-    }
-  }
-  Write(connection, response, !head);
+  const HttpResponse response = server->Answer(*info);
+  Write(connection, response, std::strcmp(info->request_method, "HEAD") != 0);
   return response.status;
 }
 
@@ -93,21 +84,25 @@ absl::Status HttpServer::Start() {
   if (!options_.enabled) return absl::OkStatus();
   mg_init_library(0);
   const std::string listen = fmt::format("{}:{}", options_.address, options_.port);
-  const std::pair<const char*, std::string> settings[] = {
-      {"listening_ports", listen},
-      {"num_threads", std::to_string(options_.threads)},
-      {"request_timeout_ms", std::to_string(options_.request_timeout.count())},
-      {"max_request_size", std::to_string(options_.max_head)},
-      {"connection_queue", "32"},
-      {"enable_keep_alive", "no"}};
-  std::vector<const char*> names_and_values;
-  for (const auto& [name, value] : settings) {
-    names_and_values.insert(names_and_values.end(), {name, value.c_str()});
-  }
-  names_and_values.push_back(nullptr);
+  const std::string threads = std::to_string(options_.threads);
+  const std::string timeout = std::to_string(options_.request_timeout.count());
+  const std::string head = std::to_string(options_.max_head);
+  const char* settings[] = {"listening_ports",
+                            listen.c_str(),
+                            "num_threads",
+                            threads.c_str(),
+                            "request_timeout_ms",
+                            timeout.c_str(),
+                            "max_request_size",
+                            head.c_str(),
+                            "connection_queue",
+                            "32",
+                            "enable_keep_alive",
+                            "no",
+                            nullptr};
   mg_callbacks callbacks{};
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };
-  context_ = mg_start(&callbacks, this, names_and_values.data());
+  context_ = mg_start(&callbacks, this, settings);
   if (context_ == nullptr) {
     return Unavailable(
         "can't listen on {} for HTTP: the port is taken or the address is not of this machine; "
@@ -145,5 +140,20 @@ Millis HttpServer::SinceLastRequest() const {
 }
 
 std::string HttpServer::url() const { return fmt::format("http://{}:{}", options_.address, port_); }
+
+absl::Status ServePages(HttpServer& http, HttpServer::Handler ready, const MetricsRegistry& metrics,
+                        const std::string& metrics_path) {
+  http.Handle("/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; });
+  http.Handle("/readyz", std::move(ready));
+  if (!metrics_path.empty()) {
+    http.Handle(metrics_path, [&metrics](const HttpRequest&) {
+      return HttpResponse{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                          .body = RenderMetrics(metrics)};
+    });
+  }
+  RETURN_IF_ERROR(http.Start());
+  if (http.port() != 0) log::Info("listening", {{"url", http.url()}});
+  return absl::OkStatus();
+}
 
 }  // namespace lockstep

@@ -5,13 +5,16 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
+#include "platform/metrics.h"
 
 struct mg_connection;
 struct mg_context;
+struct mg_request_info;
 
 namespace lockstep {
 
@@ -47,11 +50,11 @@ class HttpServer final : public Service {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
-  explicit HttpServer(HttpOptions options);
-  ~HttpServer() override;
+  explicit HttpServer(HttpOptions options) : options_(std::move(options)) {}
+  ~HttpServer() override { Stop(); }
 
   // REQUIRES: before Start.
-  void Handle(const std::string& path, Handler handler);
+  void Handle(const std::string& path, Handler handler) { handlers_[path] = std::move(handler); }
 
   // A port that is taken is a status that says so.
   absl::Status Start() override;
@@ -65,6 +68,7 @@ class HttpServer final : public Service {
   std::string url() const;
 
  private:
+  HttpResponse Answer(const mg_request_info& info) const;
   static int OnRequest(mg_connection* connection, void* self);
 
   HttpOptions options_;
@@ -75,5 +79,11 @@ class HttpServer final : public Service {
   int port_ = 0;
   std::atomic<SteadyTime> last_request_{SteadyTime{}};
 };
+
+// Adds to the endpoint of a daemon what every one has, and starts it unless it is not enabled:
+// /healthz (the process lives), /readyz as `ready` answers it, and the metrics at `metrics_path`
+// (empty = not). The status page is web::StatusPage's to add, before.
+absl::Status ServePages(HttpServer& http, HttpServer::Handler ready, const MetricsRegistry& metrics,
+                        const std::string& metrics_path);
 
 }  // namespace lockstep

@@ -1,33 +1,39 @@
-#include "platform/daemon/reload.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "platform/daemon/daemon.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
 
-std::vector<std::string> Paths(const std::vector<ConfigKey>& keys) {
-  std::vector<std::string> paths;
-  for (const ConfigKey& key : keys) paths.push_back(key.path);
-  return paths;
-}
-
-TEST(PlanReload, TellsWhatCanBeFollowedFromWhatNeedsARestart) {
-  const std::vector<ConfigKey> running = {{.path = "groups.0.max_batch", .value = "500"},
-                                          {.path = "groups.0.lanes", .value = "4"},
-                                          {.path = "log.level", .value = "info"},
-                                          {.path = "groups.1.lanes", .value = "4"}};
+TEST(RunningConfig, TellsWhatCanBeFollowedFromWhatNeedsARestart) {
+  RunningConfig config{.keys = {{.path = "groups.0.max_batch", .value = "500"},
+                                {.path = "groups.0.lanes", .value = "4"},
+                                {.path = "log.level", .value = "info"},
+                                {.path = "groups.1.lanes", .value = "4"}}};
   const std::vector<ConfigKey> fresh = {
       {.path = "groups.0.max_batch", .value = "100", .followed = true},
       {.path = "groups.0.lanes", .value = "8"},
       {.path = "log.level", .value = "info", .followed = true},
       {.path = "instance", .value = "a"}};
-  const ReloadPlan plan = PlanReload(running, fresh);
-  EXPECT_THAT(Paths(plan.follow), ElementsAre("groups.0.max_batch"));
-  EXPECT_THAT(Paths(plan.restart), ElementsAre("groups.0.lanes", "instance", "groups.1.lanes"));
+  log::Configure({});
+  ::testing::internal::CaptureStderr();
+  config.Follow(fresh);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told,
+              HasSubstr("followed from the next round on\" key=groups.0.max_batch value=100"));
+  EXPECT_THAT(told, HasSubstr("this needs a restart\" key=groups.0.lanes value=8"));
+  EXPECT_THAT(told, Not(HasSubstr("key=log.level")));
+  EXPECT_EQ(config.keys[0].value, "100");
+  EXPECT_THAT(config.after_restart,
+              ElementsAre(std::pair("groups.0.lanes", "8"), std::pair("groups.1.lanes", ""),
+                          std::pair("instance", "a")));
 }
 
 TEST(RunningConfig, FollowsWhatItCanAndKeepsTheRestUntilARestart) {
@@ -35,18 +41,19 @@ TEST(RunningConfig, FollowsWhatItCanAndKeepsTheRestUntilARestart) {
       .keys = {{.path = "max_batch", .value = "500"}, {.path = "lanes", .value = "4"}}};
   const std::vector<ConfigKey> file = {{.path = "max_batch", .value = "7", .followed = true},
                                        {.path = "lanes", .value = "3"}};
-  config.Follow(PlanReload(config.keys, file));
+  config.Follow(file);
   EXPECT_EQ(config.keys[0].value, "7");
   EXPECT_EQ(config.keys[1].value, "4");
   EXPECT_THAT(config.after_restart, ElementsAre(std::pair("lanes", "3")));
-  EXPECT_THAT(Paths(PlanReload(config.keys, file).restart), ElementsAre("lanes"))
+  config.Follow(file);
+  EXPECT_THAT(config.after_restart, ElementsAre(std::pair("lanes", "3")))
       << "named again until it is done";
-  config.Follow(PlanReload(config.keys, {{.path = "max_batch", .value = "7", .followed = true},
-                                         {.path = "lanes", .value = "4"}}));
+  config.Follow(
+      {{.path = "max_batch", .value = "7", .followed = true}, {.path = "lanes", .value = "4"}});
   EXPECT_THAT(config.after_restart, IsEmpty()) << "the file has gone back";
 }
 
-TEST(PlanReload, FollowsWhatWasBoundSo) {
+TEST(RunningConfig, FollowsWhatWasBoundSo) {
   int rows = 1;
   double factor = 2;
   const auto bind = [&](ConfigSection& config) {
@@ -56,8 +63,10 @@ TEST(PlanReload, FollowsWhatWasBoundSo) {
                               [&](ConfigSection& retry) { retry.Key("factor", &factor, ""); });
     config.Key("lanes", &rows, "");
   };
-  EXPECT_THAT(Paths(PlanReload({}, Config::Describe(bind)).follow),
-              ElementsAre("rows", "retry.factor"));
+  RunningConfig config;
+  config.Follow(Config::Describe(bind));
+  EXPECT_THAT(config.after_restart, ElementsAre(Key("lanes"), Key("shards")))
+      << "and neither rows nor retry.factor";
 }
 
 }  // namespace

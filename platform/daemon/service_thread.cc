@@ -1,8 +1,10 @@
 #include "platform/daemon/service_thread.h"
 
 #include <condition_variable>
+#include <exception>
 #include <utility>
 
+#include "platform/log/log.h"
 #include "platform/status.h"
 
 namespace lockstep {
@@ -33,6 +35,16 @@ void ServiceThread::Stop() {
   RequestStop();
   const std::scoped_lock lock(mu_);
   if (thread_.joinable()) thread_.join();
+}
+
+void Ticker::Run() {
+  do {
+    try {
+      round_();
+    } catch (const std::exception& e) {
+      log::Warning("a round failed; the next one is tried", {{"error", e.what()}});
+    }
+  } while (!SleepUnlessStopped(thread_.stop_token(), every_));
 }
 
 }  // namespace lockstep

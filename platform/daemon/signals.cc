@@ -3,10 +3,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
 #include <utility>
 
-#include "platform/daemon/service_thread.h"
 #include "platform/log/log.h"
 
 namespace lockstep {
@@ -39,17 +40,12 @@ Signals::Signals() {
 Signals::~Signals() {
   pthread_kill(thread_.native_handle(), SIGUSR2);  // our own: end the thread
   thread_.join();
-  log::TellRepeats(SteadyTime::max());
+  log::TellRepeats(/*all=*/true);
 }
 
 void Signals::OnReload(std::function<void()> reload) {
   const std::scoped_lock lock(reload_mu_);
   reload_ = std::move(reload);
-}
-
-void Signals::Reload() {
-  const std::scoped_lock lock(reload_mu_);
-  if (reload_) reload_();
 }
 
 void Signals::Run() {
@@ -64,9 +60,11 @@ void Signals::Run() {
     switch (signal) {
       case SIGUSR2:
         return;
-      case SIGHUP:
-        Reload();
+      case SIGHUP: {
+        const std::scoped_lock lock(reload_mu_);
+        if (reload_) reload_();
         break;
+      }
       case SIGUSR1:
         ToggleDebug();
         break;
@@ -79,8 +77,10 @@ void Signals::Run() {
 }
 
 void Signals::WaitForStop() {
-  while (!SleepUnlessStopped(stop_token(), std::chrono::hours(1))) {
-  }
+  std::mutex mu;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mu);
+  stopped.wait(lock, stop_.get_token(), [] { return false; });
 }
 
 }  // namespace lockstep

@@ -26,7 +26,6 @@ class Signals {
 
  private:
   void Run();
-  void Reload();
 
   std::stop_source stop_;
   std::mutex reload_mu_;

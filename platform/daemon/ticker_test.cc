@@ -1,11 +1,10 @@
-#include "platform/daemon/ticker.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <stdexcept>
 
 #include "platform/daemon/http_server.h"
+#include "platform/daemon/service_thread.h"
 #include "tests/support/service_stress.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "platform/clock.h"
@@ -21,10 +21,20 @@ namespace {
 std::atomic<bool> g_json = false;
 std::atomic<Level> g_level = Level::kInfo;
 
-std::string_view Name(Level level) {
-  constexpr std::string_view kNames[] = {"debug", "info", "warning", "error"};
-  return kNames[static_cast<int>(level)];
+// Which lines are written is decided here: spdlog takes them all.
+void WriteLine(const std::string& line) {
+  static const std::shared_ptr<spdlog::logger> logger = [] {
+    auto made = std::make_shared<spdlog::logger>("lockstep",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%v");  // the whole line is ours
+    made->flush_on(spdlog::level::info);
+    return made;
+  }();
+  logger->log(spdlog::level::info, line);
 }
+
+constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error"};
+std::string_view Name(Level level) { return kLevels[static_cast<size_t>(level)]; }
 
 // What a terminal would act on, and what is no text.
 bool Control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -41,24 +51,15 @@ void AppendValue(std::string& line, std::string_view value) {
   }
   line += '"';
   for (const char c : value) {
-    switch (c) {
-      case '"':
-      case '\\':
-        line += '\\';
-        line += c;
-        break;
-      case '\n':
-        line += "\\n";
-        break;
-      case '\r':
-        line += "\\r";
-        break;
-      default:
-        if (Control(c)) {
-          fmt::format_to(std::back_inserter(line), "\\x{:02x}", c);
-        } else {
-          line += c;
-        }
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else if (Control(c)) {
+      fmt::format_to(std::back_inserter(line), "\\x{:02x}", c);
+    } else {
+      if (c == '"' || c == '\\') line += '\\';
+      line += c;
     }
   }
   line += '"';
@@ -66,6 +67,7 @@ void AppendValue(std::string& line, std::string_view value) {
 
 std::string Line(Level level, std::string_view message, std::span<const Field> fields) {
   const std::string now = FormatTimestamp(std::chrono::system_clock::now());
+  std::string line;
   const auto shown = [](const Field& field) { return !field.if_any || !field.value.empty(); };
   if (g_json) {
     nlohmann::ordered_json object = {{"ts", now}, {"level", Name(level)}, {"msg", message}};
@@ -74,7 +76,7 @@ std::string Line(Level level, std::string_view message, std::span<const Field> f
     }
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
-  std::string line = fmt::format("ts={} level={} msg=", now, Name(level));
+  fmt::format_to(std::back_inserter(line), "ts={} level={} msg=", now, Name(level));
   AppendValue(line, message);
   for (const Field& field : fields) {
     if (!shown(field)) continue;
@@ -84,42 +86,22 @@ std::string Line(Level level, std::string_view message, std::span<const Field> f
   return line;
 }
 
-// Writes the lines, whole and one after the other; what stands in them is ours.
-spdlog::logger& Logger() {
-  static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>("lockstep",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%v");
-    made->flush_on(spdlog::level::info);
-    return made;
-  }();
-  return *logger;
-}
-
-void Print(Level level, std::string_view message, std::span<const Field> fields) {
-  Logger().info(Line(level, message, fields));
-}
-
-// The keys that tell two sources of the same message apart; ids of single events do not.
+// What tells two sources of the same message apart; ids of single events do not.
 constexpr std::string_view kSourceKeys[] = {"group", "lane", "table", "topic",      "subscription",
                                             "owner", "key",  "code",  "error_code", "sqlstate"};
 
-LineKind KindOf(Level level, std::string_view message, std::span<const Field> fields) {
+LineKind KindOf(Level level, std::string_view message, Fields fields) {
   LineKind kind{.level = level, .message = std::string(message)};
   for (const Field& field : fields) {
-    const bool tells_apart = std::ranges::find(kSourceKeys, field.key) != std::end(kSourceKeys);
-    if (tells_apart) kind.source.emplace_back(field.key, field.value);
+    if (std::ranges::find(kSourceKeys, field.key) == std::end(kSourceKeys)) continue;
+    kind.source.emplace_back(field.key, field.value);
   }
   return kind;
 }
 
 // Never destroyed: threads may log until the very end.
-struct Repeats {
-  std::mutex mu;
-  RepeatLimit limit;
-};
-Repeats& TheRepeats() {
-  static auto* const repeats = new Repeats;
+RepeatLimit& Repeats() {
+  static auto* const repeats = new RepeatLimit;
   return *repeats;
 }
 
@@ -128,16 +110,21 @@ void Tell(const std::vector<RepeatLimit::Told>& due) {
     std::vector<Field> fields;
     for (const auto& [key, value] : kind.source) fields.emplace_back(key, value);
     fields.emplace_back("repeats", times);
-    Print(kind.level, fmt::format("{} … repeated {} times", kind.message, times), fields);
+    const std::string message = fmt::format("{} … repeated {} times", kind.message, times);
+    WriteLine(Line(kind.level, message, fields));
   }
 }
 
-bool IsRepeat(Level level, std::string_view message, std::span<const Field> fields) {
+bool IsRepeat(Level level, std::string_view message, Fields fields) {
   if (level == Level::kDebug) return false;
-  TellRepeats();
-  const LineKind kind = KindOf(level, message, fields);
-  const std::scoped_lock lock(TheRepeats().mu);
-  return !TheRepeats().limit.Allow(kind, Clock::System().Steady());
+  const SteadyTime now = Clock::System().Steady();
+  Tell(Repeats().TakeDue(now));
+  return !Repeats().Allow(KindOf(level, message, fields), now);
+}
+
+void Write(Level level, std::string_view message, Fields fields) {
+  if (level < g_level || IsRepeat(level, message, fields)) return;
+  WriteLine(Line(level, message, {fields.begin(), fields.size()}));
 }
 
 }  // namespace
@@ -157,29 +144,16 @@ void Bind(ConfigSection& config, Options& options) {
 
 void Configure(const Options& options) {
   g_json = options.json;
-  {
-    const std::scoped_lock lock(TheRepeats().mu);
-    TheRepeats().limit = RepeatLimit(options.repeats);
-  }
+  Repeats().Restart(options.repeats);
   SetLevel(options.level);
 }
 
-void TellRepeats(SteadyTime now) {
-  std::vector<RepeatLimit::Told> due;
-  {
-    const std::scoped_lock lock(TheRepeats().mu);
-    due = TheRepeats().limit.TakeDue(now);
-  }
-  Tell(due);
+void TellRepeats(bool all) {
+  Tell(Repeats().TakeDue(all ? SteadyTime::max() : Clock::System().Steady()));
 }
 
 void SetLevel(Level level) { g_level = level; }
 Level CurrentLevel() { return g_level; }
-
-void Write(Level level, std::string_view message, std::span<const Field> fields) {
-  if (level < g_level || IsRepeat(level, message, fields)) return;
-  Print(level, message, fields);
-}
 
 void Debug(std::string_view message, Fields fields) { Write(Level::kDebug, message, fields); }
 void Info(std::string_view message, Fields fields) { Write(Level::kInfo, message, fields); }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -57,15 +56,14 @@ void Bind(ConfigSection& config, Options& options);
 // REQUIRES: called before other threads log. Lines go to stderr.
 void Configure(const Options& options);
 void SetLevel(Level level);
-// Tells the repeats whose interval is over, as every line that is written does; all of them where
-// `now` is SteadyTime::max(), at the end of the process.
-void TellRepeats(SteadyTime now = Clock::System().Steady());
+// Tells the repeats whose interval is over, as every line that is written does; or all of them: at
+// the end of the process.
+void TellRepeats(bool all = false);
 Level CurrentLevel();
 
 void Debug(std::string_view message, Fields fields = {});
 void Info(std::string_view message, Fields fields = {});
 void Warning(std::string_view message, Fields fields = {});
 void Error(std::string_view message, Fields fields = {});
-void Write(Level level, std::string_view message, std::span<const Field> fields);
 
 }  // namespace lockstep::log

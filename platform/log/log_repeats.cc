@@ -1,17 +1,17 @@
 #include "platform/log/log_repeats.h"
 
 namespace lockstep::log {
-namespace {
 
 constexpr size_t kMostKinds = 1'000;  // kinds are few by design; more of them are not limited
 
-}  // namespace
-
-bool RepeatLimit::Over(const Window& window, SteadyTime now) const {
-  return now - window.began >= options_.interval;
+void RepeatLimit::Restart(Options options) {
+  const std::scoped_lock lock(mu_);
+  options_ = options;
+  windows_.clear();
 }
 
 bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
+  const std::scoped_lock lock(mu_);
   if (options_.burst <= 0) return true;
   auto found = windows_.find(kind);
   if (found == windows_.end()) {
@@ -35,15 +35,14 @@ bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
 }
 
 std::vector<RepeatLimit::Told> RepeatLimit::TakeDue(SteadyTime now) {
+  const std::scoped_lock lock(mu_);
   std::vector<Told> due;
-  for (auto at = windows_.begin(); at != windows_.end();) {
-    if (!Over(at->second, now)) {
-      ++at;
-      continue;
-    }
-    if (at->second.left_out > 0) due.push_back({at->first, at->second.left_out});
-    at = windows_.erase(at);
-  }
+  std::erase_if(windows_, [&](const auto& entry) {
+    const auto& [kind, window] = entry;
+    const bool over = Over(window, now);
+    if (over && window.left_out > 0) due.push_back({kind, window.left_out});
+    return over;
+  });
   return due;
 }
 

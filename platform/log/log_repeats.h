@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,7 @@ struct LineKind {
 
 // Keeps a line that comes again and again from filling the log: of lines of one kind, `burst`
 // are written per interval; the rest is counted, and told in one line when the interval is over.
-// No thread of its own and no lock: log.cc guards it.
+// No thread of its own; safe from any.
 class RepeatLimit {
  public:
   struct Options {
@@ -39,10 +40,13 @@ class RepeatLimit {
   RepeatLimit() = default;
   explicit RepeatLimit(Options options) : options_(options) {}
 
+  // Forgets what was counted.
+  void Restart(Options options);
+
   // Whether this line is to be written.
   bool Allow(const LineKind& kind, SteadyTime now);
 
-  // Kinds whose interval is over and of which lines were left out, each once.
+  // Kinds whose interval is over by then and of which lines were left out, each once.
   std::vector<Told> TakeDue(SteadyTime now);
 
  private:
@@ -51,8 +55,11 @@ class RepeatLimit {
     int written = 0;
     int64_t left_out = 0;
   };
-  bool Over(const Window& window, SteadyTime now) const;
+  bool Over(const Window& window, SteadyTime now) const {
+    return now - window.began >= options_.interval;
+  }
 
+  std::mutex mu_;
   Options options_;
   std::map<LineKind, Window> windows_;
 };

@@ -5,21 +5,14 @@
 #include <set>
 
 #include "platform/config/config.h"
-#include "platform/config/yaml_size.h"
-#include "platform/read_file.h"
+#include "platform/config/yaml.h"
 #include "platform/status.h"
 
 namespace lockstep::projections {
 
 absl::Status YamlFile::Load() {
-  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file_));
-  try {
-    root_ = YAML::Load(text);
-    return CheckYamlSize(root_, file_);
-  } catch (const YAML::Exception& e) {
-    return InvalidArgument("{}:{}:{}: not YAML: {}", file_, e.mark.line + 1, e.mark.column + 1,
-                           e.msg);
-  }
+  ASSIGN_OR_RETURN(root_, LoadYaml(file_));
+  return absl::OkStatus();
 }
 
 std::string YamlFile::Resolve(const std::string& path) const {
@@ -35,8 +28,7 @@ YAML::Node YamlFile::Child(const YAML::Node& map, const std::string& key) {
 }
 
 std::string YamlFile::Place(const YAML::Node& node) const {
-  if (!node.IsDefined() || node.Mark().is_null()) return file_;
-  return fmt::format("{}:{}:{}", file_, node.Mark().line + 1, node.Mark().column + 1);
+  return PlaceOf(file_, node);
 }
 
 absl::Status YamlFile::status() const {

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "platform/read_file.h"
+#include "platform/text.h"
 #include "platform/status.h"
 
 namespace lockstep::projections {

@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "platform/config/config.h"
 #include "platform/duration.h"
-#include "platform/read_file.h"
+#include "platform/text.h"
 #include "platform/status.h"
 
 namespace lockstep::projections {

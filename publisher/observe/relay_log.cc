@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "envelope/trace_context.h"
+#include "envelope/event.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "postgres/sql_error.h"

@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "platform/daemon/daemon.h"
-#include "platform/daemon/pages.h"
+#include "platform/daemon/http_server.h"
 #include "platform/status.h"
 #include "publisher/dispatch/pubsub_dispatcher.h"
 #include "publisher/service/publisher.h"

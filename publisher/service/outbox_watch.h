@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/ticker.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
 #include "postgres/connection.h"
 #include "publisher/outbox/outbox_rows.h"

@@ -33,7 +33,6 @@
 namespace lockstep::publisher {
 namespace {
 
-constexpr char kShards[] = "shards";
 
 std::string DefaultInstance() { return fmt::format("{}:{}", HostName(), ::getpid()); }
 

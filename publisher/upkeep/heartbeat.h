@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/ticker.h"
+#include "platform/daemon/service_thread.h"
 #include "publisher/options/options.h"
 #include "publisher/relay/relay.h"
 #include "pubsub/admin.h"

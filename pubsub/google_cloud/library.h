@@ -6,12 +6,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "google/cloud/options.h"
 #include "google/cloud/pubsub/retry_policy.h"
 #include "google/cloud/status.h"
 #include "platform/clock.h"
 #include "platform/status.h"
-#include "platform/text.h"
 #include "pubsub/grpc/channel/channel.h"
 #include "pubsub/names.h"
 #include "pubsub/transport.h"
@@ -47,7 +47,7 @@ absl::StatusOr<Name> ParseName(const std::string& name, std::string_view kind) {
   const bool whole = !ProjectOf(name).empty() && !ShortName(name).empty();
   if (whole && parsed.FullName() == name) return parsed;
   return InvalidArgument("'{}' is no {}: it must read projects/PROJECT/{}s/{}", name, kind, kind,
-                         ToUpper(kind));
+                         absl::AsciiStrToUpper(std::string(kind)));
 }
 
 // Retries what may pass for `patience` (zero = for ever). The library's own policies know neither a

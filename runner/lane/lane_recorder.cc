@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "envelope/trace_context.h"
+#include "envelope/event.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
@@ -13,7 +13,8 @@ namespace {
 
 std::string_view Trace(const Inbound& item) {
   const auto found = item.event.attributes.find("traceparent");
-  return found == item.event.attributes.end() ? std::string_view() : TraceId(found->second);
+  return found == item.event.attributes.end() ? std::string_view()
+                                              : envelope::TraceId(found->second);
 }
 
 }  // namespace

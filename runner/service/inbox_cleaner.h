@@ -6,7 +6,7 @@
 
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/ticker.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/strong_id.h"
 #include "state/events/retention.h"
 

@@ -11,8 +11,7 @@
 
 #include "platform/config/config.h"
 #include "platform/daemon/http_server.h"
-#include "platform/daemon/pages.h"
-#include "platform/daemon/reload.h"
+#include "platform/daemon/daemon.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/host_name.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "platform/daemon/http_server.h"
-#include "platform/daemon/reload.h"
+#include "platform/daemon/daemon.h"
 #include "platform/daemon/service.h"
-#include "platform/daemon/ticker.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
 #include "runner/status/group_view.h"
 #include "runner/status/health_options.h"
