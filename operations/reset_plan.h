@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "offsets/reset.h"
 #include "pubsub/admin.h"
+#include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 
