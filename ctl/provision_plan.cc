@@ -7,8 +7,8 @@
 
 #include "platform/config/config.h"
 #include "platform/duration.h"
-#include "platform/text.h"
 #include "platform/status.h"
+#include "platform/text.h"
 #include "pubsub/names.h"
 
 namespace lockstep::ctl {

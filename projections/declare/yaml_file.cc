@@ -27,9 +27,7 @@ YAML::Node YamlFile::Child(const YAML::Node& map, const std::string& key) {
   return YAML::Node(YAML::NodeType::Undefined);
 }
 
-std::string YamlFile::Place(const YAML::Node& node) const {
-  return PlaceOf(file_, node);
-}
+std::string YamlFile::Place(const YAML::Node& node) const { return PlaceOf(file_, node); }
 
 absl::Status YamlFile::status() const {
   if (errors_.empty()) return absl::OkStatus();

@@ -6,8 +6,8 @@
 
 #include <utility>
 
-#include "platform/text.h"
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::projections {
 namespace pb = google::protobuf;

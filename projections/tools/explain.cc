@@ -9,8 +9,8 @@
 #include "absl/strings/escaping.h"
 #include "platform/config/config.h"
 #include "platform/duration.h"
-#include "platform/text.h"
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::projections {
 namespace {

@@ -49,20 +49,21 @@ void RelayLog::OnRow(const RowEvent& event) {
   const bool spent = kind == Kind::kRetry || kind == Kind::kDead;
   const bool outage = kind == Kind::kOutage;
   const std::string_view tenant = row.tenant_id ? *row.tenant_id : std::string_view();
-  line->write(line->message, {{"code", line->code},
-                              {"table", table_},
-                              {"topic", row.topic},
-                              {"event_id", row.event_id},
-                              {"tenant_id", row.tenant_id && mask_tenant_ ? "***" : tenant},
-                              {"sequence", row.sequence},
-                              {"attempts", row.attempts + (spent ? 1 : 0)},
-                              log::IfAny("trace_id", row.traceparent ? TraceId(*row.traceparent)
-                                                                     : std::string_view()),
-                              If(published, "ms", took.count()),
-                              If(kind == Kind::kRetry || outage, "in", FormatDuration(wait)),
-                              If(!published, "error_code", code),
-                              If(spent || outage, "error", error),
-                              If(kind == Kind::kLostLease, "state", state)});
+  line->write(line->message,
+              {{"code", line->code},
+               {"table", table_},
+               {"topic", row.topic},
+               {"event_id", row.event_id},
+               {"tenant_id", row.tenant_id && mask_tenant_ ? "***" : tenant},
+               {"sequence", row.sequence},
+               {"attempts", row.attempts + (spent ? 1 : 0)},
+               log::IfAny("trace_id", row.traceparent ? envelope::TraceId(*row.traceparent)
+                                                      : std::string_view()),
+               If(published, "ms", took.count()),
+               If(kind == Kind::kRetry || outage, "in", FormatDuration(wait)),
+               If(!published, "error_code", code),
+               If(spent || outage, "error", error),
+               If(kind == Kind::kLostLease, "state", state)});
 }
 
 void RelayLog::OnDatabaseError(const absl::Status& error) {

@@ -58,6 +58,7 @@ constexpr char kRetries[] = R"sql(
 SELECT count(*) FROM {outbox}
 WHERE published_at IS NULL AND attempts > 0 AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
+constexpr char kUnpublished[] = "SELECT count(*) FROM {outbox} WHERE published_at IS NULL";
 constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) FROM {outbox}";
 
 // A reader and an operator have no right to payloads, and so not to their size either.
@@ -193,6 +194,11 @@ absl::StatusOr<OutboxRecord> ReadOutboxRecord(postgres::Connection& connection,
 
 absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection, const QualifiedName& table) {
   return connection.Number(About(table, kRetries));
+}
+
+absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
+                                         const QualifiedName& table) {
+  return connection.Number(About(table, kUnpublished));
 }
 
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,

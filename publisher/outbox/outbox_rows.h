@@ -39,6 +39,8 @@ absl::StatusOr<OutboxRecord> ReadOutboxRecord(postgres::Connection& connection,
 absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection,
                                      const postgres::QualifiedName& table);
 
+absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
+                                         const postgres::QualifiedName& table);
 // The newest committed position; 0 = none.
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
                                        const postgres::QualifiedName& table);

@@ -33,7 +33,6 @@
 namespace lockstep::publisher {
 namespace {
 
-
 std::string DefaultInstance() { return fmt::format("{}:{}", HostName(), ::getpid()); }
 
 // Tables of the relay are kept, and cleaned unless others are named for that.

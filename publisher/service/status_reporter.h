@@ -2,8 +2,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "platform/daemon/http_server.h"
 #include "platform/daemon/daemon.h"
+#include "platform/daemon/http_server.h"
 #include "platform/daemon/service.h"
 #include "platform/metrics.h"
 #include "web/document.h"

@@ -142,7 +142,8 @@ void Group::TellThatItWaits() {
 // from where to where, as the audit has it.
 void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& under) {
   if (status_.epoch != 0 && status_.epoch != under.epoch) {
-    const auto rows = state::Overview(context_.schema).History(connection, context_.epochs.group(), 1);
+    const auto rows =
+        state::Overview(context_.schema).History(connection, context_.epochs.group(), 1);
     const auto text = [&](std::string_view column) {
       return rows.ok() && !rows->empty() ? (*rows)[0].String(column) : std::string();
     };

@@ -42,7 +42,7 @@ struct GroupEnvironment {
   bool existing_only = false;  // a group is never made by its start: somebody else made it
   Admission admission{};       // none = everything is applied as it comes
   state::OffsetProvider* offsets = nullptr;  // null = in the state schema
-  SeekHooks seek_hooks{};                      // for tests
+  SeekHooks seek_hooks{};                    // for tests
 };
 
 // One consumer group's own: made once by its Group, used by reference in its start, its sessions

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "platform/config/config.h"
-#include "platform/daemon/http_server.h"
 #include "platform/daemon/daemon.h"
+#include "platform/daemon/http_server.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/host_name.h"

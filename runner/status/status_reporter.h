@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "platform/daemon/http_server.h"
 #include "platform/daemon/daemon.h"
+#include "platform/daemon/http_server.h"
 #include "platform/daemon/service.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
