@@ -12,13 +12,13 @@
 namespace lockstep::ctl {
 namespace {
 
-struct Options {
+struct CheckpointOptions {
   std::string group, schema, reason;
   int64_t number = 0;
   bool execute = false;
 };
 
-Json ToJson(const state::Checkpoint& checkpoint) {
+Json CheckpointJson(const state::Checkpoint& checkpoint) {
   return {{"number", checkpoint.number},
           {"snapshot", checkpoint.snapshot},
           {"subscription", checkpoint.subscription},
@@ -27,11 +27,11 @@ Json ToJson(const state::Checkpoint& checkpoint) {
           {"expires_at", OrNull(checkpoint.expires_at)}};
 }
 
-absl::Status List(const Context& context, const Options& options) {
+absl::Status List(const Context& context, const CheckpointOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   const state::Checkpoints checkpoints(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(*runner.connection));
-  return context.Answer(ListOf(list, ToJson), [&] {
+  return context.Answer(ListOf(list, CheckpointJson), [&] {
     if (list.empty()) fmt::print("Group '{}' has no checkpoints.\n", options.group);
     for (const auto& c : list) {
       fmt::print("{:>6}  epoch {:>4}  taken {}  expires {}  {}\n", c.number, c.epoch,
@@ -41,7 +41,7 @@ absl::Status List(const Context& context, const Options& options) {
   });
 }
 
-absl::Status Create(const Context& context, const Options& options) {
+absl::Status Create(const Context& context, const CheckpointOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenGroup(context, options.group));
   const runner::GroupOptions& group = runner.group->options;
   const state::Epochs epochs(runner.schema(), ConsumerGroup(options.group));
@@ -62,7 +62,7 @@ absl::Status Create(const Context& context, const Options& options) {
   }
   if (!taken.ok()) return taken.status();
   if (!*taken) return absl::UnavailableError("a runner is taking one right now; try again");
-  return context.Answer(ToJson(**taken), [&] {
+  return context.Answer(CheckpointJson(**taken), [&] {
     fmt::print("Checkpoint {}: {}\n", (*taken)->number, (*taken)->snapshot);
     if (!group.checkpoints) {
       fmt::print(stderr,
@@ -72,7 +72,7 @@ absl::Status Create(const Context& context, const Options& options) {
   });
 }
 
-absl::Status Restore(const Context& context, const Options& options) {
+absl::Status Restore(const Context& context, const CheckpointOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenGroup(context, options.group));
   const ConsumerGroup name(options.group);
   ASSIGN_OR_RETURN(const auto list,
@@ -103,7 +103,7 @@ absl::Status Restore(const Context& context, const Options& options) {
                                                  .action = "checkpoint.restored",
                                                  .fence = 2 * runner.group->options.ack_fence,
                                                  .takeover = runner.group->options.seek_takeover}));
-  return context.Answer({{"epoch", done.epoch}, {"checkpoint", ToJson(*chosen)}}, [&] {
+  return context.Answer({{"epoch", done.epoch}, {"checkpoint", CheckpointJson(*chosen)}}, [&] {
     fmt::print("Done: epoch {}. A runner performs the Seek.\n", done.epoch);
   });
 }
@@ -111,7 +111,7 @@ absl::Status Restore(const Context& context, const Options& options) {
 }  // namespace
 
 void AddCheckpoint(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<CheckpointOptions>();
   const Command checkpoint = program.AddGroup(
       "checkpoint",
       "Pub/Sub snapshots recorded with the projection, which heal a restored database");

@@ -90,9 +90,10 @@ class Command {
 
   Command Add(const std::string& name, const std::string& help, Run run) const;
   // One whose body gets its options too, and keeps them alive; then `more`, if there is more.
-  template <class Options, class Body, class... More>
+  template <class Options, class... More>
   Command Add(const std::string& name, const std::string& help,
-              const std::shared_ptr<Options>& options, Body body, More... more) const {
+              const std::shared_ptr<Options>& options,
+              absl::Status (*body)(const Context&, const Options&, More...), More... more) const {
     return Add(name, help, [options, body, more...](const Context& context) {
       return body(context, *options, more...);
     });

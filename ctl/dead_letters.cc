@@ -21,7 +21,7 @@ using state::DeadLetterRow;
 constexpr int kMost = 10'000;
 constexpr size_t kReasonWidth = 60;
 
-struct Options {
+struct DeadLettersOptions {
   std::string group, schema, reason;
   DeadLetterFilter filter;
   int64_t id = 0;
@@ -40,7 +40,7 @@ struct Desk {
 
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
 
-absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
+absl::StatusOr<Desk> Open(const Context& context, const DeadLettersOptions& options) {
   Desk desk{.runner = {}, .group = options.group};
   ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, options.schema));
   auto& groups = desk.runner.options.groups;
@@ -58,7 +58,7 @@ absl::StatusOr<Desk> Open(const Context& context, const Options& options) {
                   desk.runner.options.state_schema);
 }
 
-Json ToJson(const DeadLetterRow& row) {
+Json LetterJson(const DeadLetterRow& row) {
   return {{"id", row.id},
           {"state", row.state},
           {"event_id", row.event_id},
@@ -103,11 +103,11 @@ absl::StatusOr<std::vector<DeadLetterRow>> Find(const Desk& desk, const DeadLett
   return rows;
 }
 
-absl::Status List(const Context& context, const Options& options) {
+absl::Status ListLetters(const Context& context, const DeadLettersOptions& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const auto rows,
                    Find(desk, options.filter, options.limit, "--limit shows more"));
-  return context.Answer(ListOf(rows, ToJson), [&] {
+  return context.Answer(ListOf(rows, LetterJson), [&] {
     if (rows.empty()) {
       fmt::print("Group {} has no such dead letter.\n", desk.group);
     } else {
@@ -133,11 +133,11 @@ Json Payload(const Desk& desk, const DeadLetterRow& row, const Json& attributes)
   return parsed.is_discarded() ? Json(postgres::EncodeBytea(row.payload)) : parsed;
 }
 
-absl::Status Show(const Context& context, const Options& options) {
+absl::Status ShowLetter(const Context& context, const DeadLettersOptions& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const DeadLetterRow row,
                    desk.desk().Show(desk.connection(), options.id, options.payload));
-  Json json = ToJson(row);
+  Json json = LetterJson(row);
   json["attributes"] = Json::parse(row.attributes, nullptr, false);
   if (options.payload) json["payload"] = Payload(desk, row, json["attributes"]);
   return context.Answer(json, [&] {
@@ -149,8 +149,8 @@ absl::Status Show(const Context& context, const Options& options) {
 // The dead letters that a dangerous command is about, in the order in which they are replayed:
 // shown, and confirmed. `does`: what happens to them.
 absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const Desk& desk,
-                                                  const Options& options, const char* state,
-                                                  const char* does) {
+                                                  const DeadLettersOptions& options,
+                                                  const char* state, const char* does) {
   if (!options.filter.selective()) {
     return InvalidArgument(
         "say which dead letters are meant: --id, --event, --key, --code or --type");
@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const 
   return rows;
 }
 
-absl::Status Resolve(const Context& context, const Options& options, bool replay) {
+absl::Status Resolve(const Context& context, const DeadLettersOptions& options, bool replay) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   if (desk.runner.group == nullptr) {
     return InvalidArgument(
@@ -205,7 +205,7 @@ absl::Status Resolve(const Context& context, const Options& options, bool replay
                             rows.size());
 }
 
-absl::Status Quarantine(const Context& context, const Options& options) {
+absl::Status Quarantine(const Context& context, const DeadLettersOptions& options) {
   ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
   ASSIGN_OR_RETURN(const auto rows,
                    Choose(context, desk, options, options.release ? "quarantined" : "dead",
@@ -223,7 +223,7 @@ absl::Status Quarantine(const Context& context, const Options& options) {
 void AddDeadLetters(const Command& program) {
   const Command letters = program.AddGroup(
       "dead-letters", "messages that a consumer group could not apply, and what waits for them");
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<DeadLettersOptions>();
   const auto add = [&](const char* name, const char* help, auto... run) {
     return letters.Add(name, help, o, run...)
         .With({{"--group", &o->group, "the consumer group; the file's only one"},
@@ -238,11 +238,11 @@ void AddDeadLetters(const Command& program) {
   const auto change = [&](const char* name, const char* help, auto... run) {
     return add(name, help, run...).With(filter).With({{"--reason", &o->reason, "for the audit"}});
   };
-  add("list", "what is dead", List)
+  add("list", "what is dead", ListLetters)
       .With(filter)
       .With({{"--state", &o->filter.state, "dead, quarantined, replayed or discarded"},
              {"--limit", &o->limit, "rows at most", Option::kShowsDefault, {}, 1'000'000}});
-  add("show", "one of them", Show)
+  add("show", "one of them", ShowLetter)
       .With({{"id", &o->id, "its number in the list", Option::kRequired},
              {"--payload", &o->payload,
               "its payload too, decoded (protobuf with --config), else in hex"}});

@@ -21,7 +21,7 @@ constexpr Pace::Options kPace{.shortest = 5, .longest = 5};  // reports come in 
 
 constexpr int64_t kNoBacklog = 2'000;  // ms of lag: whoever keeps up has nothing to get through
 
-struct Options {
+struct LagOptions {
   std::string schema;
   bool watch = false;
 };
@@ -75,7 +75,7 @@ std::vector<Group> Estimate(Movements& movements, double seconds, const postgres
   return groups;
 }
 
-Json ToJson(const Group& group) {
+Json LagJson(const Group& group) {
   const postgres::Row& row = group.row;
   return {{"group", row.Text("group_name")},
           {"state", group.state()},
@@ -128,7 +128,7 @@ void Refresh(const std::string& text) {
   fmt::print("\033[H{}Z\033[K\n\033[K\n{}\033[J", now, text);
 }
 
-absl::Status Watch(const Context& context, const Options& options, RunnerContext runner) {
+absl::Status Watch(const Context& context, const LagOptions& options, RunnerContext runner) {
   const bool screen = !context.json && isatty(STDOUT_FILENO) != 0;
   if (screen) fmt::print("\033[2J");
   Movements movements;
@@ -142,7 +142,7 @@ absl::Status Watch(const Context& context, const Options& options, RunnerContext
     } else {
       const auto now = Clock::System().Steady().time_since_epoch();
       const auto groups = Estimate(movements, std::chrono::duration<double>(now).count(), *looked);
-      if (context.json) fmt::print("{}\n", ListOf(groups, ToJson).dump());
+      if (context.json) fmt::print("{}\n", ListOf(groups, LagJson).dump());
       if (screen) Refresh(Table(groups, screen));
       if (!context.json && !screen) fmt::print("{}", Table(groups, screen));
     }
@@ -151,7 +151,7 @@ absl::Status Watch(const Context& context, const Options& options, RunnerContext
   }
 }
 
-absl::Status Lag(const Context& context, const Options& options) {
+absl::Status Lag(const Context& context, const LagOptions& options) {
   ASSIGN_OR_RETURN(auto runner, OpenRunner(context, options.schema));
   if (options.watch) return Watch(context, options, std::move(runner));
   Movements movements;
@@ -161,14 +161,14 @@ absl::Status Lag(const Context& context, const Options& options) {
   std::this_thread::sleep_for(2 * kLook);
   ASSIGN_OR_RETURN(const auto now, Look(runner));
   const auto groups = Estimate(movements, std::chrono::duration<double>(2 * kLook).count(), now);
-  return context.Answer(ListOf(groups, ToJson),
+  return context.Answer(ListOf(groups, LagJson),
                         [&] { fmt::print("{}", Table(groups, /*screen=*/false)); });
 }
 
 }  // namespace
 
 void AddLag(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<LagOptions>();
   program.Add("lag", "groups: lag by stage, rate, time left, parked keys and dead letters", o, Lag)
       .With(
           {{"--watch", &o->watch, "look again every second, until Ctrl-C; with --json a line each"},

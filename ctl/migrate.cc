@@ -10,13 +10,13 @@
 namespace lockstep::ctl {
 namespace {
 
-struct Options {
+struct MigrateOptions {
   std::string set = "outbox";
   std::string schema;
   int to = 0;
 };
 
-absl::StatusOr<postgres::Migrator> MakeMigrator(const Options& options,
+absl::StatusOr<postgres::Migrator> MakeMigrator(const MigrateOptions& options,
                                                 postgres::Connection& connection) {
   const bool outbox = options.set == "outbox";
   if (!outbox && options.schema.empty()) {
@@ -28,7 +28,7 @@ absl::StatusOr<postgres::Migrator> MakeMigrator(const Options& options,
                             std::move(migrations));
 }
 
-absl::Status Move(const Context& context, const Options& options, bool up) {
+absl::Status Move(const Context& context, const MigrateOptions& options, bool up) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(postgres::Migrator migrator, MakeMigrator(options, *connection));
   if (!up) {
@@ -46,17 +46,17 @@ absl::Status Move(const Context& context, const Options& options, bool up) {
   });
 }
 
-Json ToJson(const postgres::Migrator::State& state) {
+Json MigrationJson(const postgres::Migrator::State& state) {
   return {{"version", state.migration.version},
           {"name", state.migration.name},
           {"applied_at", state.applied ? Json(state.applied_at) : Json(nullptr)}};
 }
 
-absl::Status Show(const Context& context, const Options& options) {
+absl::Status Show(const Context& context, const MigrateOptions& options) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(postgres::Migrator migrator, MakeMigrator(options, *connection));
   ASSIGN_OR_RETURN(const auto states, migrator.Status());
-  return context.Answer(ListOf(states, ToJson), [&] {
+  return context.Answer(ListOf(states, MigrationJson), [&] {
     for (const auto& state : states) {
       fmt::print("{:03} {:<24} {}\n", state.migration.version, state.migration.name,
                  state.applied ? state.applied_at : "not applied");
@@ -71,7 +71,7 @@ void AddMigrate(const Command& program) {
       "migrate",
       "bring Lockstep's tables to this version: the outbox's in a source's database, a "
       "service's own state in a consumer's");
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<MigrateOptions>();
   const auto add = [&](const char* name, const char* help, auto... run) {
     return migrate.Add(name, help, o, run...)
         .With({{"--set",

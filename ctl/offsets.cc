@@ -10,7 +10,7 @@
 namespace lockstep::ctl {
 namespace {
 
-struct Options {
+struct OffsetsOptions {
   std::string group, schema;
   int limit = 50;
 };
@@ -50,7 +50,7 @@ Json LaneJson(const postgres::Row& row) {
   return lane;
 }
 
-absl::Status Show(const Context& context, const Options& options) {
+absl::Status ShowOffsets(const Context& context, const OffsetsOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
                    state::Overview(runner.schema()).Positions(*runner.connection, options.group));
@@ -72,7 +72,7 @@ absl::Status Show(const Context& context, const Options& options) {
   });
 }
 
-absl::Status History(const Context& context, const Options& options) {
+absl::Status History(const Context& context, const OffsetsOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
                    state::Overview(runner.schema())
@@ -86,7 +86,7 @@ absl::Status History(const Context& context, const Options& options) {
   });
 }
 
-absl::Status Export(const Context& context, const Options& options) {
+absl::Status Export(const Context& context, const OffsetsOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   ASSIGN_OR_RETURN(
       const auto rows,
@@ -98,7 +98,7 @@ absl::Status Export(const Context& context, const Options& options) {
 }  // namespace
 
 void AddOffsets(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<OffsetsOptions>();
   const Command offsets =
       program.AddGroup("offsets", "look at and move the offsets of consumer groups");
   const auto add = [&](const char* name, const char* help, Option::Need group, auto run) {
@@ -106,7 +106,7 @@ void AddOffsets(const Command& program) {
         .With({{"group", &o->group, "the consumer group", group},
                {"--schema", &o->schema, "the state schema, where no --config says it"}});
   };
-  add("show", "groups, their epochs and positions", Option::kOptional, Show);
+  add("show", "groups, their epochs and positions", Option::kOptional, ShowOffsets);
   add("history", "who moved the offsets, when and why", Option::kRequired, History)
       .With({{"--limit", &o->limit, "the newest so many", Option::kShowsDefault}});
   add("export", "the offsets of every lane, as JSON", Option::kRequired, Export);

@@ -16,7 +16,7 @@ namespace {
 using postgres::QualifiedName;
 using publisher::RowState;
 
-struct Options {
+struct OutboxOptions {
   std::string table;
   int shards = 1;
   bool force = false;
@@ -47,7 +47,7 @@ absl::Status ExplainMissing(const absl::Status& status, const QualifiedName* tab
   return status;
 }
 
-absl::Status Create(const Context& context, const Options& options) {
+absl::Status Create(const Context& context, const OutboxOptions& options) {
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto made = publisher::CreateOutbox(*connection, table, options.shards);
@@ -55,7 +55,7 @@ absl::Status Create(const Context& context, const Options& options) {
   return context.Answer({{"outbox", *made}}, [&] { fmt::print("{} is an outbox\n", *made); });
 }
 
-absl::Status Drop(const Context& context, const Options& options) {
+absl::Status Drop(const Context& context, const OutboxOptions& options) {
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto waiting = publisher::CountUnpublished(*connection, table);
@@ -98,7 +98,7 @@ void PrintRow(const Json& row) {
 }
 
 absl::StatusOr<Json> Find(postgres::Connection& connection, const QualifiedName& table,
-                          const Options& options, RowState state, int64_t limit) {
+                          const OutboxOptions& options, RowState state, int64_t limit) {
   publisher::RowFilter filter = options.filter;
   if (!options.older_than.empty()) {
     ASSIGN_OR_RETURN(filter.older_than, ParseDuration(options.older_than));
@@ -111,7 +111,7 @@ absl::StatusOr<Json> Find(postgres::Connection& connection, const QualifiedName&
   return rows;
 }
 
-absl::Status ListRows(const Context& context, const Options& options, RowState state) {
+absl::Status ListRows(const Context& context, const OutboxOptions& options, RowState state) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto list, Find(*connection, table, options, state, options.limit));
@@ -124,7 +124,7 @@ absl::Status ListRows(const Context& context, const Options& options, RowState s
   });
 }
 
-absl::Status Show(const Context& context, const Options& options) {
+absl::Status ShowRow(const Context& context, const OutboxOptions& options) {
   if (options.filter.event.empty()) return InvalidArgument("name the event with --event");
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
@@ -146,7 +146,7 @@ absl::Status Show(const Context& context, const Options& options) {
   });
 }
 
-absl::Status Change(const Context& context, const Options& options, const std::string& action,
+absl::Status Change(const Context& context, const OutboxOptions& options, std::string action,
                     RowState state) {
   if (options.filter == publisher::RowFilter() && options.older_than.empty()) {
     return InvalidArgument(
@@ -180,7 +180,7 @@ absl::Status Change(const Context& context, const Options& options, const std::s
 
 void AddOutbox(const Command& program) {
   const Command outbox = program.AddGroup("outbox", "outboxes and their rows");
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<OutboxOptions>();
   const Option table{"table", &o->table, "schema.name", Option::kRequired};
   outbox.Add("create", "make an outbox, its constraints and indexes", o, Create)
       .With({table,
@@ -205,12 +205,13 @@ void AddOutbox(const Command& program) {
         .With({{"--limit", &o->limit, "rows to show", Option::kShowsDefault}});
   };
   const auto change = [&](const char* name, const char* help, RowState state) {
-    add(name, help, Change, name, state).With({{"--note", &o->note, "why; kept in the audit"}});
+    add(name, help, Change, std::string(name), state)
+        .With({{"--note", &o->note, "why; kept in the audit"}});
   };
   list("pending", "rows that wait to be published", RowState::kPending);
   list("dead", "rows that were given up", RowState::kDead);
   list("quarantined", "rows that were taken aside", RowState::kQuarantined);
-  add("show", "one row with its history", Show);
+  add("show", "one row with its history", ShowRow);
   change("replay", "let dead rows start over", RowState::kDead);
   change("quarantine", "keep rows from being published until they are released",
          RowState::kMayBeQuarantined);

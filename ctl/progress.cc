@@ -17,7 +17,7 @@ constexpr int kBar = 30;
 constexpr double kPrintEvery = 2;  // seconds, where there is no terminal
 constexpr double kIdle = 5;        // seconds without a message: caught up
 constexpr double kNobody = 30;     // seconds without a runner: say so and end
-constexpr Millis kLook{500};
+constexpr Millis kBetweenLooks{500};
 
 double Since(SteadyTime then) {
   return std::chrono::duration<double>(Clock::System().Steady() - then).count();
@@ -145,7 +145,7 @@ absl::Status FollowReplay(RunnerContext& runner, const std::string& group, int64
           "no runner of this group is alive: the reset stands and is performed by the next one "
           "that starts");
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kBetweenLooks);
   }
 }
 

@@ -18,11 +18,11 @@ using projections::GroupDeclaration;
 using projections::GroupPlan;
 using projections::Mismatch;
 
-struct Options {
+struct ProjectionOptions {
   std::string file, event_file, state_schema;
 };
 
-absl::StatusOr<GroupPlan> Load(const Options& options) {
+absl::StatusOr<GroupPlan> Load(const ProjectionOptions& options) {
   GroupDeclaration declaration;
   return projections::LoadPlan(
       options.file, {.table_suffix = "", .state_schema = options.state_schema, .code = {}},
@@ -44,7 +44,7 @@ Json MismatchJson(const Mismatch& mismatch) {
   return {{"place", mismatch.place}, {"what", mismatch.what}};
 }
 
-absl::Status Report(const Context& context, const Options& options,
+absl::Status Report(const Context& context, const ProjectionOptions& options,
                     const std::vector<Mismatch>& found, bool with_database) {
   const Json answer = {{"file", options.file},
                        {"ok", found.empty()},
@@ -62,7 +62,7 @@ absl::Status Report(const Context& context, const Options& options,
                             options.file);
 }
 
-absl::Status Check(const Context& context, const Options& options) {
+absl::Status Check(const Context& context, const ProjectionOptions& options) {
   const auto plan = Load(options);
   if (!plan.ok()) return Report(context, options, Mistakes(plan.status()), false);
   ASSIGN_OR_RETURN(const std::string database, context.Database());
@@ -78,7 +78,7 @@ absl::Status Check(const Context& context, const Options& options) {
   return Report(context, options, found, true);
 }
 
-absl::Status Ddl(const Context& context, const Options& options) {
+absl::Status Ddl(const Context& context, const ProjectionOptions& options) {
   ASSIGN_OR_RETURN(const GroupPlan plan, Load(options));
   const std::string ddl = projections::CreateTables(plan);
   return context.Answer({{"file", options.file}, {"ddl", ddl}}, [&] { fmt::print("{}", ddl); });
@@ -129,7 +129,7 @@ void Print(const projections::ExplainedRow& row) {
   if (row.guard.has_value()) fmt::print("    guard: {}\n", InWords(*row.guard));
 }
 
-absl::Status Explain(const Context& context, const Options& options) {
+absl::Status Explain(const Context& context, const ProjectionOptions& options) {
   ASSIGN_OR_RETURN(GroupPlan plan, Load(options));
   const projections::GroupProjector projector(std::move(plan));
   ASSIGN_OR_RETURN(const auto events, projections::ReadEventFile(options.event_file));
@@ -171,7 +171,7 @@ absl::Status Explain(const Context& context, const Options& options) {
   return context.Answer(list, [] { fmt::print("Nothing was written.\n"); });
 }
 
-absl::Status Accept(const Context& context, const Options& options) {
+absl::Status Accept(const Context& context, const ProjectionOptions& options) {
   if (options.state_schema.empty()) {
     return InvalidArgument("say in which schema the service's state is: --state-schema NAME");
   }
@@ -191,7 +191,7 @@ absl::Status Accept(const Context& context, const Options& options) {
 void AddProjection(const Command& program) {
   const Command projection = program.AddGroup(
       "projection", "check a group's file, print its tables, explain what an event would do");
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ProjectionOptions>();
   const auto add = [&](const char* name, const char* help, auto run) {
     return projection.Add(name, help, o, run)
         .With({{"file", &o->file, "the group's YAML file", Option::kRequired},

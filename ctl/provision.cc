@@ -10,7 +10,7 @@
 namespace lockstep::ctl {
 namespace {
 
-struct Options {
+struct ProvisionOptions {
   bool dry_run = false;
   bool print_iam = false;
 };
@@ -29,7 +29,7 @@ absl::Status ReadFile(const std::string& file, pubsub::PubsubOptions& pubsub, Wa
   return pubsub.Validate();
 }
 
-Json ToJson(const Step& step) {
+Json StepJson(const Step& step) {
   return {{"action", step.action}, {"what", step.what}, {"detail", step.detail}};
 }
 
@@ -41,7 +41,7 @@ void PrintPlan(const Plan& plan) {
   }
 }
 
-absl::Status Provision(const Context& context, const Options& options) {
+absl::Status Provision(const Context& context, const ProvisionOptions& options) {
   pubsub::PubsubOptions pubsub;
   Wanted wanted;
   RETURN_IF_ERROR(ReadFile(context.config, pubsub, wanted));
@@ -53,7 +53,7 @@ absl::Status Provision(const Context& context, const Options& options) {
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(wanted, transport->admin()));
   const bool apply = !options.dry_run && !plan.steps.empty();
   const Json answer = {
-      {"steps", ListOf(plan.steps, ToJson)}, {"warnings", plan.warnings}, {"applied", apply}};
+      {"steps", ListOf(plan.steps, StepJson)}, {"warnings", plan.warnings}, {"applied", apply}};
   RETURN_IF_ERROR(context.Answer(answer, [&] { PrintPlan(plan); }));
   if (!apply) return absl::OkStatus();
   RETURN_IF_ERROR(
@@ -74,7 +74,7 @@ absl::Status Provision(const Context& context, const Options& options) {
 }  // namespace
 
 void AddProvision(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ProvisionOptions>();
   program
       .Add("provision",
            "make the topics, subscriptions and schemas that the file given with --config lists; "

@@ -21,12 +21,12 @@ using state::RebuildState;
 
 constexpr size_t kShown = 20;  // differences, per table
 
-struct Options {
+struct RebuildOptions {
   std::string group, schema, from, reason, keep_old = "24h";
   bool accept_missing = false, accept_differences = false, now = false;
 };
 
-absl::Status CheckReason(const Options& options) {
+absl::Status CheckReason(const RebuildOptions& options) {
   if (!options.reason.empty()) return absl::OkStatus();
   return InvalidArgument("say why with --reason: it goes into the audit");
 }
@@ -58,7 +58,7 @@ std::string HowToGoOn(const RebuildRow& row, const std::string& group) {
   return fmt::format("`rebuild resume {}` goes on, `rebuild abort {}` undoes it", group, group);
 }
 
-Json ToJson(const std::string& group, const RebuildRow& row) {
+Json RebuildJson(const std::string& group, const RebuildRow& row) {
   return {{"group", group},
           {"state", Name(row.state)},
           {"from", row.seek.ToString()},
@@ -103,13 +103,13 @@ class Session {
   const runner::RunnerOptions& options() const { return runner_.options; }
 
   // Until the slots are swapped; then or on differences the comparison is printed.
-  absl::Status Drive(const Options& options, const std::stop_token& stop) {
+  absl::Status Drive(const RebuildOptions& options, const std::stop_token& stop) {
     const absl::Status driven = rebuild_->Resume(options.accept_differences, stop);
     printer_.EndLine();
     Compare();
     RETURN_IF_ERROR(driven);
     ASSIGN_OR_RETURN(const auto row, rebuild_->Load());
-    return context_.Answer(row ? ToJson(options.group, *row) : Json(nullptr), [&] {
+    return context_.Answer(row ? RebuildJson(options.group, *row) : Json(nullptr), [&] {
       fmt::print("{}\n", row ? "Swapped: the runners go on with the new tables; " +
                                    HowToGoOn(*row, options.group) + "."
                              : "Done: nothing is left of the rebuild.");
@@ -163,7 +163,7 @@ void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
   fmt::print(stderr, "old slot      kept {} after the swap\n", FormatDuration(row.keep_old));
 }
 
-absl::Status Start(const Context& context, const Options& options) {
+absl::Status Start(const Context& context, const RebuildOptions& options) {
   if (options.group.empty()) return InvalidArgument("name the consumer group");
   if (options.from.empty()) {
     return InvalidArgument(
@@ -184,17 +184,17 @@ absl::Status Start(const Context& context, const Options& options) {
   return session->Drive(options, signals.stop_token());
 }
 
-absl::Status Resume(const Context& context, const Options& options) {
+absl::Status Resume(const Context& context, const RebuildOptions& options) {
   Signals signals;
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
   return session->Drive(options, signals.stop_token());
 }
 
-absl::Status Status(const Context& context, const Options& options) {
+absl::Status Status(const Context& context, const RebuildOptions& options) {
   ASSIGN_OR_RETURN(const auto runner, OpenRunner(context, options.schema));
   const state::Rebuilds rebuilds(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto row, rebuilds.Load(*runner.connection));
-  return context.Answer(row ? ToJson(options.group, *row) : Json(nullptr), [&] {
+  return context.Answer(row ? RebuildJson(options.group, *row) : Json(nullptr), [&] {
     if (!row) return fmt::print("There is no rebuild of '{}'.\n", options.group);
     fmt::print("group   {}, slot {} -> {}\nstate   {}, begun {} by {}: {}\nnext    {}\n",
                options.group, row->old_slot, row->new_slot, Name(row->state),
@@ -204,7 +204,7 @@ absl::Status Status(const Context& context, const Options& options) {
 }
 
 // The commands that take one slot away.
-absl::Status End(const Context& context, const Options& options, const char* question,
+absl::Status End(const Context& context, const RebuildOptions& options, const char* question,
                  const char* done, const std::function<absl::Status(operations::Rebuild&)>& may,
                  const std::function<absl::Status(operations::Rebuild&)>& end) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
@@ -215,7 +215,7 @@ absl::Status End(const Context& context, const Options& options, const char* que
                         [&] { fmt::print("{}\n", done); });
 }
 
-absl::Status Abort(const Context& context, const Options& options) {
+absl::Status Abort(const Context& context, const RebuildOptions& options) {
   return End(
       context, options, "This drops the new tables and their subscription.",
       "Undone: nothing is left of the rebuild.",
@@ -223,7 +223,7 @@ absl::Status Abort(const Context& context, const Options& options) {
       [](auto& rebuild) { return rebuild.Abort(); });
 }
 
-absl::Status Rollback(const Context& context, const Options& options) {
+absl::Status Rollback(const Context& context, const RebuildOptions& options) {
   RETURN_IF_ERROR(CheckReason(options));
   return End(
       context, options, "This puts the old tables back in place and drops the new ones.",
@@ -232,7 +232,7 @@ absl::Status Rollback(const Context& context, const Options& options) {
       [&](auto& rebuild) { return rebuild.Rollback(OperatorName(), options.reason); });
 }
 
-absl::Status Finish(const Context& context, const Options& options) {
+absl::Status Finish(const Context& context, const RebuildOptions& options) {
   return End(
       context, options, "This drops the old tables and their subscription.",
       "Finished: the old slot is gone.",
@@ -243,7 +243,7 @@ absl::Status Finish(const Context& context, const Options& options) {
 }  // namespace
 
 void AddRebuild(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<RebuildOptions>();
   const Option group{"group", &o->group, "the consumer group", Option::kRequired};
   const Option reason{"--reason", &o->reason, "why; goes into the audit"};
   const Option accept_differences{"--accept-differences", &o->accept_differences,

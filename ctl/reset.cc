@@ -17,7 +17,7 @@ using operations::ResetPlan;
 using operations::ResetWish;
 using state::SeekTarget;
 
-struct Options {
+struct ResetOptions {
   std::string group, time, until, snapshot, reason;
   bool earliest = false, latest = false, empty = false, overwrite = false, accept_missing = false;
   bool execute = false, follow = false;
@@ -72,8 +72,8 @@ void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMo
     fmt::print("empties     {} ({} rows)\n", table, rows);
 }
 
-Json ToJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,
-            const Overwriting& overwriting) {
+Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,
+              const Overwriting& overwriting) {
   const auto from = plan.offset ? std::optional(plan.offset->position.publish_time) : std::nullopt;
   Json json = {{"group", group},
                {"epoch", plan.before.epoch},
@@ -89,7 +89,7 @@ Json ToJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode 
   return json;
 }
 
-absl::StatusOr<ResetWish> WishOf(const Options& options, const runner::RunnerOptions& runner) {
+absl::StatusOr<ResetWish> WishOf(const ResetOptions& options, const runner::RunnerOptions& runner) {
   ResetWish wish;
   const int targets = (options.time.empty() ? 0 : 1) + (options.snapshot.empty() ? 0 : 1) +
                       (options.earliest ? 1 : 0) + (options.latest ? 1 : 0);
@@ -118,7 +118,7 @@ absl::StatusOr<ResetWish> WishOf(const Options& options, const runner::RunnerOpt
   return wish;
 }
 
-absl::Status Reset(const Context& context, const Options& options) {
+absl::Status Reset(const Context& context, const ResetOptions& options) {
   ASSIGN_OR_RETURN(auto runner, OpenGroup(context, options.group));
   ASSIGN_OR_RETURN(const ResetWish wish, WishOf(options, runner.options));
   const ConsumerGroup name(options.group);
@@ -129,7 +129,7 @@ absl::Status Reset(const Context& context, const Options& options) {
                    operations::PlanReset(*runner.connection, runner.schema(), name, tables,
                                          runner.transport->admin(), wish, now));
   const Overwriting overwriting = OverwritingOf(projector);
-  Json answer = ToJson(options.group, plan, wish.mode, overwriting);
+  Json answer = PlanJson(options.group, plan, wish.mode, overwriting);
   if (!context.json) PrintPlan(options.group, plan, wish.mode, overwriting);
   answer["executed"] = options.execute;
   if (!options.execute) {
@@ -167,7 +167,7 @@ absl::Status Reset(const Context& context, const Options& options) {
                       context.json);
 }
 
-std::vector<Option> HowToAct(Options& options) {
+std::vector<Option> HowToAct(ResetOptions& options) {
   return {{"--reason", &options.reason, "why; goes into the audit", Option::kRequired},
           {"--execute", &options.execute, "do it; without, only show what would be done"}};
 }
@@ -175,7 +175,7 @@ std::vector<Option> HowToAct(Options& options) {
 }  // namespace
 
 void AddReset(const Command& offsets) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ResetOptions>();
   offsets
       .Add("reset",
            "move a group, safely while its runners work; shows what it would do "
@@ -196,7 +196,7 @@ void AddReset(const Command& offsets) {
 }
 
 void AddReplay(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ResetOptions>();
   o->overwrite = o->follow = true;
   program
       .Add("replay", "apply a time range again without emptying; follows it until caught up", o,

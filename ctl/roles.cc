@@ -11,7 +11,7 @@
 namespace lockstep::ctl {
 namespace {
 
-struct Options {
+struct RolesOptions {
   std::string job;   // writer | publisher | runner | operator | reader
   std::string role;  // the role in Postgres
   std::string outbox, schema;
@@ -32,7 +32,7 @@ absl::Status CheckRole(const std::string& role) {
   return InvalidArgument("the role is '{}': a name in Postgres has 1 to {} bytes", role, kMaxBytes);
 }
 
-absl::StatusOr<Target> OutboxTarget(const Context& context, const Options& options,
+absl::StatusOr<Target> OutboxTarget(const Context& context, const RolesOptions& options,
                                     const std::string& function) {
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.outbox));
   ASSIGN_OR_RETURN(auto connection, context.Connect());
@@ -42,7 +42,7 @@ absl::StatusOr<Target> OutboxTarget(const Context& context, const Options& optio
   return Target{std::move(connection), "outbox " + table.ToString(), std::move(change)};
 }
 
-absl::StatusOr<Target> StateTarget(const Context& context, const Options& options,
+absl::StatusOr<Target> StateTarget(const Context& context, const RolesOptions& options,
                                    const std::string& function) {
   ASSIGN_OR_RETURN(RunnerContext runner, OpenRunner(context, options.schema));
   std::vector<std::string> tables = options.tables;
@@ -65,7 +65,7 @@ absl::StatusOr<Target> StateTarget(const Context& context, const Options& option
   return Target{std::move(runner.connection), std::move(what), std::move(change)};
 }
 
-absl::StatusOr<Target> Find(const Context& context, const Options& options,
+absl::StatusOr<Target> Find(const Context& context, const RolesOptions& options,
                             const std::string& function) {
   if (!options.outbox.empty()) return OutboxTarget(context, options, function);
   if (options.schema.empty() && context.config.empty()) {
@@ -87,7 +87,7 @@ absl::Status Create(postgres::Connection& connection, const std::string& role) {
   return state == "42710" || state == "23505" ? absl::OkStatus() : made;
 }
 
-absl::Status Apply(const Target& target, const Options& options) {
+absl::Status Apply(const Target& target, const RolesOptions& options) {
   const absl::Status done = target.change();
   const std::string state = postgres::SqlState(done);
   if (state == "42704") {
@@ -102,7 +102,7 @@ absl::Status Apply(const Target& target, const Options& options) {
   return done;
 }
 
-absl::Status Grant(const Context& context, const Options& options) {
+absl::Status Grant(const Context& context, const RolesOptions& options) {
   const bool of_outbox = options.job == "writer" || options.job == "publisher";
   if (of_outbox && options.outbox.empty()) {
     return InvalidArgument("a {} works on an outbox: name it with --outbox", options.job);
@@ -120,7 +120,7 @@ absl::Status Grant(const Context& context, const Options& options) {
   });
 }
 
-absl::Status Revoke(const Context& context, const Options& options) {
+absl::Status Revoke(const Context& context, const RolesOptions& options) {
   RETURN_IF_ERROR(CheckRole(options.role));
   ASSIGN_OR_RETURN(const Target target, Find(context, options, "revoke_rights"));
   RETURN_IF_ERROR(context.Confirm(
@@ -136,7 +136,7 @@ absl::Status Revoke(const Context& context, const Options& options) {
 void AddRoles(const Command& program) {
   const Command roles = program.AddGroup(
       "roles", "the least rights for each part, given to roles of yours: docs/security.md");
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<RolesOptions>();
   const std::vector<Option> on = {
       {"role", &o->role, "the role in Postgres", Option::kRequired},
       {"--outbox", &o->outbox, "an outbox, as schema.name"},

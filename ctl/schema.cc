@@ -10,16 +10,16 @@
 namespace lockstep::ctl {
 namespace {
 
-struct Options {
+struct SchemaOptions {
   std::string before;
   std::string after;
 };
 
-Json ToJson(const projections::SchemaChange& change) {
+Json ChangeJson(const projections::SchemaChange& change) {
   return {{"breaking", change.breaking}, {"element", change.element}, {"what", change.what}};
 }
 
-absl::Status Diff(const Context& context, const Options& options) {
+absl::Status Diff(const Context& context, const SchemaOptions& options) {
   projections::Descriptors before;
   projections::Descriptors after;
   RETURN_IF_ERROR(before.LoadFile(options.before));
@@ -27,7 +27,7 @@ absl::Status Diff(const Context& context, const Options& options) {
   const auto changes = projections::DiffSchemas(before, after);
   const auto breaking = std::count_if(changes.begin(), changes.end(),
                                       [](const auto& change) { return change.breaking; });
-  const Json answer = {{"breaking", breaking}, {"changes", ListOf(changes, ToJson)}};
+  const Json answer = {{"breaking", breaking}, {"changes", ListOf(changes, ChangeJson)}};
   RETURN_IF_ERROR(context.Answer(answer, [&] {
     for (const auto& change : changes) {
       fmt::print("{:<10} {}: {}\n", change.breaking ? "breaking" : "compatible", change.element,
@@ -43,7 +43,7 @@ absl::Status Diff(const Context& context, const Options& options) {
 }  // namespace
 
 void AddSchema(const Command& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<SchemaOptions>();
   program.AddGroup("schema", "look at descriptor sets")
       .Add("diff", "list compatible and breaking changes; ends with 1 when something breaks", o,
            Diff)

@@ -107,6 +107,7 @@ RepeatLimit& Repeats() {
 
 void Tell(const std::vector<RepeatLimit::Told>& due) {
   for (const auto& [kind, times] : due) {
+    if (kind.level < g_level) continue;
     std::vector<Field> fields;
     for (const auto& [key, value] : kind.source) fields.emplace_back(key, value);
     fields.emplace_back("repeats", times);

@@ -27,7 +27,7 @@ fresh AS MATERIALIZED (
     FROM added),
 )";
 
-constexpr std::string_view kLock = R"(
+constexpr std::string_view kLockKeys = R"(
 locked AS MATERIALIZED (
   SELECT aggregate_key, settled_version, NULL AS previous_version, blocked_version, parked, open
     FROM {state}.key_state
@@ -99,7 +99,7 @@ Arrivals::Arrivals(std::span<const envelope::Received* const> items) : first(ite
 Opening::Opening(const Schema& schema, bool track_versions)
     : track_versions_(track_versions),
       enter_(schema, "batch_enter",
-             fmt::format("{}{}{}", kInbox, track_versions ? kLockAndMove : kLock, kAnswer)) {}
+             fmt::format("{}{}{}", kInbox, track_versions ? kLockAndMove : kLockKeys, kAnswer)) {}
 
 absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transaction,
                                                const GroupEpoch& under,

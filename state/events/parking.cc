@@ -15,7 +15,7 @@ SELECT $1::int, p.*
               $8::timestamptz[], $9::jsonb[], $10::bytea[], $11::text[]) AS p
 ON CONFLICT DO NOTHING)";
 
-constexpr std::string_view kLoad = R"(
+constexpr std::string_view kLoadParked = R"(
 SELECT message_id, ordering_key, publish_time, attributes, payload
   FROM (SELECT *, row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes
           FROM {state}.parked
@@ -34,7 +34,7 @@ DELETE FROM {state}.parked p
 
 Parking::Parking(const Schema& schema)
     : park_(schema, "park", kPark),
-      load_(schema, "parked_load", kLoad),
+      load_(schema, "parked_load", kLoadParked),
       remove_(schema, "parked_remove", kRemove) {}
 
 absl::Status Parking::Park(postgres::Transaction& transaction, int generation,

@@ -16,7 +16,7 @@ constexpr std::string_view kTryLock =
     "locked";
 
 // Names of tables hold no line break: QualifiedName refuses it.
-constexpr std::string_view kLoad = R"(
+constexpr std::string_view kLoadRebuild = R"(
 SELECT state, old_slot, new_slot, discard_slot, old_subscription, new_subscription,
        array_to_string(tables, E'\n') AS tables, seek_time, seek_snapshot, accept_missing, keep_old_ms,
        operator, reason, began_at, swapped_at, old_skip_before
@@ -96,13 +96,13 @@ absl::StatusOr<bool> Rebuilds::TryLock(postgres::Connection& connection) const {
 }
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Load(postgres::Connection& connection) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kLoad), group_));
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kLoadRebuild), group_));
   return Parse(rows);
 }
 
 absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Lock(postgres::Transaction& transaction) const {
   ASSIGN_OR_RETURN(const auto rows,
-                   transaction.Execute(schema_.Sql(kLoad) + " FOR UPDATE", group_));
+                   transaction.Execute(schema_.Sql(kLoadRebuild) + " FOR UPDATE", group_));
   return Parse(rows);
 }
 

@@ -34,7 +34,7 @@ WITH active AS (UPDATE {state}.slots SET state = 'active', tables = '{}'
                  WHERE group_name = $1 AND slot = $2)
 UPDATE {state}.consumer_groups SET active_slot = $2 WHERE group_name = $1)";
 
-constexpr std::string_view kRemove = R"(
+constexpr std::string_view kRemoveSlot = R"(
 WITH gone AS (
   DELETE FROM {state}.slots WHERE group_name IN ($1, $2) AND slot = $3
   RETURNING generation),
@@ -78,7 +78,7 @@ absl::Status Slots::Activate(postgres::Transaction& transaction, int slot, int i
 absl::StatusOr<std::optional<int>> Slots::Remove(postgres::Transaction& transaction,
                                                  const ConsumerGroup& shadow, int slot) const {
   ASSIGN_OR_RETURN(const auto rows,
-                   transaction.Execute(schema_.Sql(kRemove), group_, shadow, slot));
+                   transaction.Execute(schema_.Sql(kRemoveSlot), group_, shadow, slot));
   if (rows.empty()) return std::optional<int>();
   return std::optional(static_cast<int>(rows[0].Int("generation")));
 }

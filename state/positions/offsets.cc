@@ -50,7 +50,7 @@ INSERT INTO {state}.offsets
        (group_name, instance, lane, subscription, message_id, publish_time, epoch, updated_by)
 VALUES ($1, '(reset)', 0, $2, $3, $4, $5, $6))";
 
-constexpr std::string_view kRecord = R"(
+constexpr std::string_view kRecordReset = R"(
 INSERT INTO {state}.audit (group_name, action, operator, reason, old, new)
 VALUES ($1, $7, $2, $3, $4::jsonb,
         jsonb_build_object('epoch', $5::bigint, 'subscription', $6::text, 'mode', $8::text,
@@ -112,7 +112,7 @@ absl::Status Offsets::Reset(postgres::Transaction* transaction, const ResetRecor
                                      *message_id, *publish_time, record.epoch,
                                      record.operator_name));
   }
-  return transaction->Run(schema_.Sql(kRecord), record.group, record.operator_name, record.reason,
+  return transaction->Run(schema_.Sql(kRecordReset), record.group, record.operator_name, record.reason,
                           cleared[0].Text("old"), record.epoch, record.subscription, record.action,
                           record.mode, record.snapshot, publish_time, message_id);
 }

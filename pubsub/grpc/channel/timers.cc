@@ -32,11 +32,12 @@ Timers::Entry Timers::TakeOut(Timer& timer) {
 }
 
 void Timers::Cancel(Timer& timer) {
-  Entry dropped;  // destroyed after the lock
+  Entry dropped, set_meanwhile;  // destroyed after the lock
   std::unique_lock lock(mu_);
   dropped = TakeOut(timer);
   if (std::this_thread::get_id() == thread_.get_id()) return;
   changed_.wait(lock, [&] { return running_ != &timer; });
+  set_meanwhile = TakeOut(timer);  // by the function that ran
 }
 
 void Timers::Loop() {

@@ -189,10 +189,15 @@ void AckWriter::Flush(Millis at_most) {
 }
 
 void AckWriter::Close() {
-  Finished finished;
   {
     std::scoped_lock lock(mu_);
     closed_ = true;
+  }
+  deferred_timer_.Cancel();  // before its calls are taken: one that comes later sets it anew
+  retry_timer_.Cancel();
+  Finished finished;
+  {
+    std::scoped_lock lock(mu_);
     finished.calls.swap(deferred_);
     for (std::deque<Item>* items : {&resting_, &queue_}) {
       for (Item& item : *items) Finish(item, Cancelled(), finished);
@@ -200,8 +205,6 @@ void AckWriter::Close() {
     }
   }
   Report(std::move(finished));
-  deferred_timer_.Cancel();
-  retry_timer_.Cancel();
 }
 
 }  // namespace lockstep::pubsub::grpc_client
