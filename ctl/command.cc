@@ -19,7 +19,8 @@ namespace {
 
 // Of a connection string: the host behind `host=`, or between user and port of an address.
 std::string HostOf(const std::string& url) {
-  static const std::regex kHost(R"(://(?:[^/?]*@)?(\[[^\]]*\]|[^:/?]*)|(?:^| )host=([^ ]*))");
+  static const std::regex kHost(
+      R"(^postgres(?:ql)?://(?:[^/?]*@)?(\[[^\]]*\]|[^:/?]*)|(?:^| )host=([^ ]*))");
   std::smatch found;
   return std::regex_search(url, found, kHost) ? found.str(1) + found.str(2) : "";
 }

@@ -22,6 +22,7 @@ constexpr Class kClasses[] = {
     {"data", absl::StatusCode::kInvalidArgument, "21 22 23 44 54 P0 XX"},
     {"configuration", absl::StatusCode::kFailedPrecondition, ""},
 };
+static_assert(std::size(kClasses) == static_cast<size_t>(ErrorClass::kConfiguration) + 1);
 
 const Class& Of(ErrorClass error_class) { return kClasses[static_cast<size_t>(error_class)]; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ absl::Status WriteCounting(const WriteContext& context, const std::vector<Step>&
 // The weightier of what several tables say about one event.
 inline void Note(Outcome outcome, Outcome* of_event) {
   constexpr int kWeights[] = {2, 1, 0, 3, 4};  // applied, superseded, ignored, conflict, foreign
+  static_assert(std::size(kWeights) == static_cast<size_t>(Outcome::kForeign) + 1);
   const auto weight = [&](Outcome o) { return kWeights[static_cast<size_t>(o)]; };
   if (weight(outcome) > weight(*of_event)) *of_event = outcome;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -25,6 +26,7 @@ enum class Fate {
 constexpr std::string_view Name(Fate fate) {
   constexpr std::string_view kNames[] = {"parked",  "parked",    "applied", "superseded",
                                          "ignored", "duplicate", "dead",    "dead"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Fate::kDeadAndBlocking) + 1);
   return kNames[static_cast<size_t>(fate)];
 }
 

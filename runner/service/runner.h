@@ -25,7 +25,7 @@ struct RunnerOptions;
 
 // What a service adds to the configuration in C++.
 struct Extensions {
-  projections::CodeProjections projections;  // by the name of their group
+  projections::CodeProjections projections;  // by the `group` of their file
   // Where the offsets of all groups are kept; outlives the runner. Null = in the state schema. With
   // another, a restored database is known by its checkpoints alone.
   state::OffsetProvider* offsets = nullptr;
@@ -34,7 +34,8 @@ struct Extensions {
 // The groups of a configuration, the cleaner of their inbox and the HTTP endpoint, wired together.
 // lockstep-runner is this plus signals; a C++ service may run it in its own process
 // (examples/embedded_runner). Start returns at once: a group that can't run yet says so in NotReady
-// and in the log, and goes on trying. Stop finishes what is in hand. Safe from any thread.
+// and in the log, and goes on trying. Stop finishes what is in hand. Safe from any
+// thread once Start has returned.
 class Runner final : public Service {
  public:
   // Reads `file` as lockstep-runner --config does; `settings` stand over it, by the path of their
@@ -52,7 +53,7 @@ class Runner final : public Service {
   absl::Status Start() override;
   void Stop() override;
 
-  // One sentence per reason why a group does not get on; none = ready.
+  // One sentence per reason why a group does not get on; none = ready. REQUIRES: started.
   std::vector<std::string> NotReady() const;
 
   // Waits until every group is drained or has halted, or `stop` is requested. The status names the

@@ -1,5 +1,6 @@
 #include "runner/service/runner_options.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -98,8 +99,11 @@ absl::Status RunnerOptions::Validate() const {
     }
   }
   for (const auto& [group, code] : extensions.projections) {
-    if (names.contains(group)) continue;
-    return InvalidArgument("there are projections in C++ for group '{}', which is not configured",
+    const auto is_its = [&](const ConfiguredGroup& configured) {
+      return configured.declaration && configured.declaration->name.value() == group;
+    };
+    if (std::ranges::any_of(groups, is_its)) continue;
+    return InvalidArgument("there are projections in C++ for group '{}', which no file declares",
                            group);
   }
   return absl::OkStatus();

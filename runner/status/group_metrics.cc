@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace lockstep::runner {
 namespace {
@@ -13,6 +14,7 @@ constexpr int64_t GroupCounts::*kEndings[] = {&GroupCounts::parked,     &GroupCo
                                               &GroupCounts::applied,    &GroupCounts::superseded,
                                               &GroupCounts::ignored,    &GroupCounts::duplicates,
                                               &GroupCounts::ended_dead, &GroupCounts::ended_dead};
+static_assert(std::size(kEndings) == static_cast<size_t>(Fate::kDeadAndBlocking) + 1);
 
 }  // namespace
 

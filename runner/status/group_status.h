@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ enum class GroupState {
 };
 constexpr std::string_view Name(GroupState state) {
   constexpr std::string_view kNames[] = {"starting", "waiting", "running", "halted", "stopped"};
+  static_assert(std::size(kNames) == static_cast<size_t>(GroupState::kStopped) + 1);
   return kNames[static_cast<size_t>(state)];
 }
 

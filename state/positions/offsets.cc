@@ -112,9 +112,9 @@ absl::Status Offsets::Reset(postgres::Transaction* transaction, const ResetRecor
                                      *message_id, *publish_time, record.epoch,
                                      record.operator_name));
   }
-  return transaction->Run(schema_.Sql(kRecordReset), record.group, record.operator_name, record.reason,
-                          cleared[0].Text("old"), record.epoch, record.subscription, record.action,
-                          record.mode, record.snapshot, publish_time, message_id);
+  return transaction->Run(schema_.Sql(kRecordReset), record.group, record.operator_name,
+                          record.reason, cleared[0].Text("old"), record.epoch, record.subscription,
+                          record.action, record.mode, record.snapshot, publish_time, message_id);
 }
 
 absl::StatusOr<bool> Offsets::IsForward(postgres::Transaction& transaction,
