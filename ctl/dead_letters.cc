@@ -127,7 +127,7 @@ Json Payload(const Desk& desk, const DeadLetterRow& row, const Json& attributes)
                   event.schema_version);
   std::optional<std::string> text = row.payload;
   if (desk.runner.group != nullptr) {
-    text = projections::PayloadAsJson(*desk.runner.group->declaration->projector, event);
+    text = projections::PayloadAsJson(desk.runner.group->declaration->projector->plan(), event);
   }
   const Json parsed = Json::parse(text.value_or(""), nullptr, false);
   return parsed.is_discarded() ? Json(postgres::EncodeBytea(row.payload)) : parsed;

@@ -8,7 +8,6 @@
 #include "platform/status.h"
 #include "projections/declare/handler_reader.h"
 #include "projections/declare/yaml_file.h"
-#include "projections/write/group_projector.h"
 
 namespace lockstep::projections {
 namespace {
@@ -185,8 +184,7 @@ class ProjectionReader {
   Table table_;
 };
 
-absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& options,
-                                   GroupDeclaration* declaration) {
+absl::StatusOr<GroupDeclaration> ReadGroup(const std::string& path, const LoadOptions& options) {
   YamlFile file(path);
   RETURN_IF_ERROR(file.Load());
   const YAML::Node& root = file.root();
@@ -196,11 +194,12 @@ absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& o
   plan.state_schema = options.state_schema;
   plan.mappings.descriptors = std::make_shared<Descriptors>();
   plan.group = file.Required(root, "group", "name the consumer group");
-  declaration->file = path;
-  declaration->name = ConsumerGroup(plan.group);
-  declaration->subscription =
+  GroupDeclaration declaration;
+  declaration.file = path;
+  declaration.name = ConsumerGroup(plan.group);
+  declaration.subscription =
       file.Required(root, "subscription", "name the Pub/Sub subscription of the group");
-  ReadSettings(file, root["settings"], "", &declaration->settings);
+  ReadSettings(file, root["settings"], "", &declaration.settings);
   ReadDescriptors(file, root["descriptors"], plan.mappings.descriptors.get());
   GroupScope scope{*plan.mappings.descriptors, plan.fields};
   ReadEnvelope(file, root["envelope"], *plan.mappings.descriptors, &scope.envelope);
@@ -219,25 +218,18 @@ absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& o
   if (code != options.code.end()) {
     for (const auto& projection : code->second) RETURN_IF_ERROR(AddCode(projection, &plan));
   }
-  return plan;
+  declaration.projector = std::make_unique<GroupProjector>(std::move(plan));
+  return declaration;
 }
 
 }  // namespace
 
-absl::StatusOr<GroupPlan> LoadPlan(const std::string& path, const LoadOptions& options,
-                                   GroupDeclaration* declaration) {
-  try {
-    return ReadPlan(path, options, declaration);
-  } catch (const YAML::Exception& e) {  // a shape that no check foresaw
-    return InvalidArgument("{}:{}:{}: {}", path, e.mark.line + 1, e.mark.column + 1, e.msg);
-  }
-}
-
 absl::StatusOr<GroupDeclaration> LoadGroup(const std::string& file, const LoadOptions& options) {
-  GroupDeclaration declaration;
-  ASSIGN_OR_RETURN(GroupPlan plan, LoadPlan(file, options, &declaration));
-  declaration.projector = std::make_unique<GroupProjector>(std::move(plan));
-  return declaration;
+  try {
+    return ReadGroup(file, options);
+  } catch (const YAML::Exception& e) {  // a shape that no check foresaw
+    return InvalidArgument("{}:{}:{}: {}", file, e.mark.line + 1, e.mark.column + 1, e.msg);
+  }
 }
 
 }  // namespace lockstep::projections

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <set>
 
-#include "projections/plan/column_fit.h"
+#include "projections/plan/live_table.h"
 
 namespace lockstep::projections {
 namespace {
