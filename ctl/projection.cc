@@ -13,19 +13,19 @@
 namespace lockstep::ctl {
 namespace {
 
-using projections::GroupProjector;
+using projections::GroupDeclaration;
+using projections::GroupPlan;
 using projections::Mismatch;
 
 struct Options {
   std::string file, event_file, state_schema;
 };
 
-absl::StatusOr<std::unique_ptr<GroupProjector>> Load(const Options& options) {
-  ASSIGN_OR_RETURN(
-      auto group,
-      projections::LoadGroup(
-          options.file, {.table_suffix = "", .state_schema = options.state_schema, .code = {}}));
-  return std::move(group.projector);
+absl::StatusOr<GroupPlan> Load(const Options& options) {
+  GroupDeclaration declaration;
+  return projections::LoadPlan(
+      options.file, {.table_suffix = "", .state_schema = options.state_schema, .code = {}},
+      &declaration);
 }
 
 // The lines of a loader's status: file:line:column: what.
@@ -62,12 +62,12 @@ absl::Status Report(const Context& context, const Options& options,
 }
 
 absl::Status Check(const Context& context, const Options& options) {
-  const auto projector = Load(options);
-  if (!projector.ok()) return Report(context, options, Mistakes(projector.status()), false);
+  const auto plan = Load(options);
+  if (!plan.ok()) return Report(context, options, Mistakes(plan.status()), false);
   ASSIGN_OR_RETURN(const std::string database, context.Database());
   if (database.empty()) return Report(context, options, {}, false);
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
-  ASSIGN_OR_RETURN(auto found, projections::FindMismatches((*projector)->plan(), *connection));
+  ASSIGN_OR_RETURN(auto found, projections::FindMismatches(*plan, *connection));
   if (options.state_schema.empty()) {
     // Where tombstones live is the runner's to say; the declaration is not wrong without it.
     std::erase_if(found, [](const Mismatch& mismatch) {
@@ -78,8 +78,8 @@ absl::Status Check(const Context& context, const Options& options) {
 }
 
 absl::Status Ddl(const Context& context, const Options& options) {
-  ASSIGN_OR_RETURN(const auto projector, Load(options));
-  const std::string ddl = projections::CreateTables(projector->plan());
+  ASSIGN_OR_RETURN(const GroupPlan plan, Load(options));
+  const std::string ddl = projections::CreateTables(plan);
   return context.Answer({{"file", options.file}, {"ddl", ddl}}, [&] { fmt::print("{}", ddl); });
 }
 
@@ -129,7 +129,8 @@ void Print(const projections::ExplainedRow& row) {
 }
 
 absl::Status Explain(const Context& context, const Options& options) {
-  ASSIGN_OR_RETURN(const auto projector, Load(options));
+  ASSIGN_OR_RETURN(GroupPlan plan, Load(options));
+  const projections::GroupProjector projector(std::move(plan));
   ASSIGN_OR_RETURN(const auto events, projections::ReadEventFile(options.event_file));
   std::unique_ptr<postgres::Connection> connection;
   std::optional<projections::GuardPreview> guards;
@@ -138,12 +139,12 @@ absl::Status Explain(const Context& context, const Options& options) {
     ASSIGN_OR_RETURN(connection, context.Connect());
     // A session that could not write if it wanted to.
     RETURN_IF_ERROR(connection->Run("SET default_transaction_read_only = on"));
-    ASSIGN_OR_RETURN(auto opened, projections::GuardPreview::Open(projector->plan(), *connection));
+    ASSIGN_OR_RETURN(auto opened, projections::GuardPreview::Open(projector.plan(), *connection));
     guards = std::move(opened);
   }
   Json list = Json::array();
   for (const projections::Event& event : events) {
-    auto rows = projections::Explain(*projector, event);
+    auto rows = projections::Explain(projector, event);
     if (!rows.ok()) {
       return InvalidArgument("{} {} version {} is poison: {}", event.event_type, event.aggregate.id,
                              event.version, MessageOf(rows.status()));
@@ -173,8 +174,7 @@ absl::Status Accept(const Context& context, const Options& options) {
   if (options.state_schema.empty()) {
     return InvalidArgument("say in which schema the service's state is: --state-schema NAME");
   }
-  ASSIGN_OR_RETURN(const auto projector, Load(options));
-  const projections::GroupPlan& plan = projector->plan();
+  ASSIGN_OR_RETURN(const GroupPlan plan, Load(options));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   RETURN_IF_ERROR(context.Confirm(fmt::format(
       "The message fields of group {} are remembered as they are in {} now. Messages of the "

@@ -5,6 +5,9 @@
 #include "fuzz/mapped.h"
 #include "platform/status.h"
 #include "projections/declare/group_file.h"
+#include "projections/write/group_projector.h"
+
+using lockstep::projections::GroupDeclaration;
 
 namespace {
 
@@ -23,7 +26,8 @@ struct World {
 LOCKSTEP_FUZZ_TARGET(group_yaml) {
   static const World world;
   world.file.Write(input);
-  const auto group = lockstep::projections::LoadGroup(world.file.path());
-  if (group.ok()) return;
-  LOCKSTEP_HOLDS(lockstep::MessageOf(group.status()).find(world.file.path()) != std::string::npos);
+  GroupDeclaration declaration;
+  const auto plan = lockstep::projections::LoadPlan(world.file.path(), {}, &declaration);
+  if (plan.ok()) return;
+  LOCKSTEP_HOLDS(lockstep::MessageOf(plan.status()).find(world.file.path()) != std::string::npos);
 }

@@ -5,6 +5,7 @@
 #include "fuzz/fuzz_target.h"
 #include "platform/status.h"
 #include "projections/declare/group_file.h"
+#include "projections/write/group_projector.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -14,9 +15,10 @@ using projections::CellState;
 using projections::GroupPlan;
 
 GroupPlan Load(const std::string& name) {
-  const auto group = projections::LoadGroup(Folder() + "/" + name);
-  if (!group.ok()) Broken(std::string(MessageOf(group.status())).c_str(), name.c_str(), 0);
-  return group->projector->plan();
+  projections::GroupDeclaration declaration;
+  auto plan = projections::LoadPlan(Folder() + "/" + name, {}, &declaration);
+  if (!plan.ok()) Broken(std::string(MessageOf(plan.status())).c_str(), name.c_str(), 0);
+  return *std::move(plan);
 }
 
 void Check(const projections::MappedChange& change) {

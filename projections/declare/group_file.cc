@@ -184,7 +184,8 @@ class ProjectionReader {
   Table table_;
 };
 
-absl::StatusOr<GroupDeclaration> ReadGroup(const std::string& path, const LoadOptions& options) {
+absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& options,
+                                   GroupDeclaration* declaration) {
   YamlFile file(path);
   RETURN_IF_ERROR(file.Load());
   const YAML::Node& root = file.root();
@@ -194,12 +195,11 @@ absl::StatusOr<GroupDeclaration> ReadGroup(const std::string& path, const LoadOp
   plan.state_schema = options.state_schema;
   plan.mappings.descriptors = std::make_shared<Descriptors>();
   plan.group = file.Required(root, "group", "name the consumer group");
-  GroupDeclaration declaration;
-  declaration.file = path;
-  declaration.name = ConsumerGroup(plan.group);
-  declaration.subscription =
+  declaration->file = path;
+  declaration->name = ConsumerGroup(plan.group);
+  declaration->subscription =
       file.Required(root, "subscription", "name the Pub/Sub subscription of the group");
-  ReadSettings(file, root["settings"], "", &declaration.settings);
+  ReadSettings(file, root["settings"], "", &declaration->settings);
   ReadDescriptors(file, root["descriptors"], plan.mappings.descriptors.get());
   GroupScope scope{*plan.mappings.descriptors, plan.fields};
   ReadEnvelope(file, root["envelope"], *plan.mappings.descriptors, &scope.envelope);
@@ -218,18 +218,25 @@ absl::StatusOr<GroupDeclaration> ReadGroup(const std::string& path, const LoadOp
   if (code != options.code.end()) {
     for (const auto& projection : code->second) RETURN_IF_ERROR(AddCode(projection, &plan));
   }
-  declaration.projector = std::make_unique<GroupProjector>(std::move(plan));
-  return declaration;
+  return plan;
 }
 
 }  // namespace
 
-absl::StatusOr<GroupDeclaration> LoadGroup(const std::string& file, const LoadOptions& options) {
+absl::StatusOr<GroupPlan> LoadPlan(const std::string& path, const LoadOptions& options,
+                                   GroupDeclaration* declaration) {
   try {
-    return ReadGroup(file, options);
+    return ReadPlan(path, options, declaration);
   } catch (const YAML::Exception& e) {  // a shape that no check foresaw
-    return InvalidArgument("{}:{}:{}: {}", file, e.mark.line + 1, e.mark.column + 1, e.msg);
+    return InvalidArgument("{}:{}:{}: {}", path, e.mark.line + 1, e.mark.column + 1, e.msg);
   }
+}
+
+absl::StatusOr<GroupDeclaration> LoadGroup(const std::string& file, const LoadOptions& options) {
+  GroupDeclaration declaration;
+  ASSIGN_OR_RETURN(GroupPlan plan, LoadPlan(file, options, &declaration));
+  declaration.projector = std::make_unique<GroupProjector>(std::move(plan));
+  return declaration;
 }
 
 }  // namespace lockstep::projections

@@ -43,4 +43,8 @@ struct GroupDeclaration {
 absl::StatusOr<GroupDeclaration> LoadGroup(const std::string& file,
                                            const LoadOptions& options = {});
 
+// What LoadGroup makes its projector of; `declaration` gets the rest of the file.
+absl::StatusOr<GroupPlan> LoadPlan(const std::string& file, const LoadOptions& options,
+                                   GroupDeclaration* declaration);
+
 }  // namespace lockstep::projections

@@ -31,9 +31,10 @@ std::string ReadFile(const std::string& path) {
 }
 
 GroupPlan Plan(const std::string& file) {
-  const auto group = LoadGroup(file);
-  EXPECT_TRUE(group.ok()) << group.status();
-  return group->projector->plan();
+  GroupDeclaration declaration;
+  auto plan = LoadPlan(file, {}, &declaration);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
 }
 
 TEST(Ddl, PrintsTheEngagementExamplesTables) {
