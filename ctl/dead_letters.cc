@@ -10,7 +10,7 @@
 #include "platform/text.h"
 #include "postgres/sql_error.h"
 #include "projections/tools/explain.h"
-#include "state/events/dead_letter_desk.h"
+#include "state/events/dead_letters.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -35,7 +35,7 @@ struct Desk {
   std::string group;
 
   postgres::Connection& connection() const { return *runner.connection; }
-  state::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
+  state::DeadLetters desk() const { return {runner.schema(), ConsumerGroup(group)}; }
 };
 
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
