@@ -153,7 +153,9 @@ absl::Status Explain(const Context& context, const Options& options) {
     if (guards.has_value()) {
       ASSIGN_OR_RETURN(seen, guards->Seen(event));
       // A seen event changes nothing, so what its rows' guards would say does not matter.
-      if (!seen) RETURN_IF_ERROR(guards->Judge(event, &*rows));
+      if (!seen) {
+        for (auto& row : *rows) RETURN_IF_ERROR(guards->Judge(event, &row));
+      }
     }
     list.push_back({{"event_type", event.event_type},
                     {"aggregate_id", event.aggregate.id},

@@ -1,11 +1,11 @@
 #include "pubsub/config.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::pubsub {
 
@@ -16,10 +16,8 @@ bool IsHostAndPort(std::string_view address) {
   if (colon == std::string_view::npos || colon == 0 || address.find('/') != address.npos) {
     return false;
   }
-  const std::string_view digits = address.substr(colon + 1);
   int port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return error == std::errc() && end == digits.data() + digits.size() && port >= 1 && port <= 65535;
+  return ParseWhole(address.substr(colon + 1), &port) && port >= 1 && port <= 65535;
 }
 
 }  // namespace

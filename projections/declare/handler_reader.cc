@@ -3,9 +3,9 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "platform/config/config.h"
+#include "platform/text.h"
 #include "projections/declare/value_reader.h"
 
 namespace lockstep::projections {
@@ -158,8 +158,7 @@ class HandlerReader {
     for (const YAML::Node& item : file_.Scalars(node_["schema_version"], "schema_version")) {
       int version = 0;
       const std::string text = item.IsScalar() ? item.Scalar() : "";
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-      if (error != std::errc() || end != text.data() + text.size()) {
+      if (!ParseWhole(text, &version)) {
         file_.Error(item, "schema_version: '{}' is not a number", text);
       }
       handler_.schema_versions.push_back(version);

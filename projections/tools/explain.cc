@@ -211,7 +211,7 @@ std::string GuardPreview::Query(const Table& table, const LiveTable& live) const
                      from, table.name.Quoted(), fmt::join(joins, " AND "));
 }
 
-absl::Status GuardPreview::JudgeRow(const Event& event, ExplainedRow* row) {
+absl::Status GuardPreview::Judge(const Event& event, ExplainedRow* row) {
   const Table& table = plan_->tables[row->table_index];
   row->guard.emplace();
   if (table.counting) {
@@ -252,11 +252,6 @@ absl::Status GuardPreview::JudgeRow(const Event& event, ExplainedRow* row) {
   } else {
     row->guard->verdict = stored->version == event.version ? "conflict" : "superseded";
   }
-  return absl::OkStatus();
-}
-
-absl::Status GuardPreview::Judge(const Event& event, std::vector<ExplainedRow>* rows) {
-  for (ExplainedRow& row : *rows) RETURN_IF_ERROR(JudgeRow(event, &row));
   return absl::OkStatus();
 }
 

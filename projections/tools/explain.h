@@ -53,8 +53,8 @@ class GuardPreview {
   // Whether the inbox has the event, which then would be skipped as a whole.
   absl::StatusOr<bool> Seen(const Event& event);
 
-  // Fills in what each row's guard says. A failed status is the database's.
-  absl::Status Judge(const Event& event, std::vector<ExplainedRow>* rows);
+  // Fills in what the guard of a row of the event's says. A failed status is the database's.
+  absl::Status Judge(const Event& event, ExplainedRow* row);
 
  private:
   struct Stored {
@@ -65,7 +65,6 @@ class GuardPreview {
 
   GuardPreview(const GroupPlan& plan, postgres::Connection& connection)
       : plan_(&plan), connection_(&connection) {}
-  absl::Status JudgeRow(const Event& event, ExplainedRow* row);
   std::string Query(const Table& table, const LiveTable& live) const;
 
   const GroupPlan* plan_;
