@@ -54,23 +54,20 @@ absl::Status CheckEmulator(const PubsubOptions& options, const char* credentials
       transport.emulator_host, other);
 }
 
-void Bind(ConfigSection& config, TransportOptions& options) {
-  config.Choice(
-      "transport", &options.kind,
-      {{"grpc", TransportKind::kGrpc}, {"google-cloud-cpp", TransportKind::kGoogleCloudCpp}},
-      "client library");
-  config.Key("emulator_host", &options.emulator_host,
-             "host:port of an emulator; empty = Cloud Pub/Sub", "PUBSUB_EMULATOR_HOST");
-  config.Key("endpoint", &options.endpoint,
-             "regional endpoint, such as europe-west1-pubsub.googleapis.com:443; empty = global");
-  config.Key("channels", &options.channels, "connections to the server");
-}
-
 void Bind(ConfigSection& config, PubsubOptions& options) {
   config.Key("project", &options.project, "Google project of topics and subscriptions");
   config.Key("force_emulator", &options.force_emulator,
              "use the emulator although credentials or an endpoint of the service are configured");
-  Bind(config, options.transport);
+  TransportOptions& transport = options.transport;
+  config.Choice(
+      "transport", &transport.kind,
+      {{"grpc", TransportKind::kGrpc}, {"google-cloud-cpp", TransportKind::kGoogleCloudCpp}},
+      "client library");
+  config.Key("emulator_host", &transport.emulator_host,
+             "host:port of an emulator; empty = Cloud Pub/Sub", "PUBSUB_EMULATOR_HOST");
+  config.Key("endpoint", &transport.endpoint,
+             "regional endpoint, such as europe-west1-pubsub.googleapis.com:443; empty = global");
+  config.Key("channels", &transport.channels, "connections to the server");
 }
 
 }  // namespace lockstep::pubsub
