@@ -12,6 +12,14 @@ namespace lockstep::projections {
 namespace pb = google::protobuf;
 namespace {
 
+// A decoded payload: the message of the mapping, or the values that its JSON reader took out.
+struct Decoded {
+  const Event* event = nullptr;
+  const pb::Message* message = nullptr;  // null = JSON
+  const std::string* json_text = nullptr;
+  const std::vector<JsonValue>* json = nullptr;
+};
+
 // The parts of an event that are no attributes of its message; tenant_id may be missing besides.
 struct EventPart {
   std::string_view name;
@@ -66,8 +74,8 @@ absl::StatusOr<CellState> ReadJson(const ValueSource& source, const Decoded& dec
                         source.encoding, out);
 }
 
-absl::StatusOr<CellState> ReadSource(const ValueSource& source, const Decoded& decoded,
-                                     std::string* out) {
+absl::StatusOr<CellState> ReadPlain(const ValueSource& source, const Decoded& decoded,
+                                    std::string* out) {
   switch (source.kind) {
     case ValueSource::Kind::kField:
       if (decoded.message == nullptr) return ReadJson(source, decoded, out);
@@ -81,6 +89,36 @@ absl::StatusOr<CellState> ReadSource(const ValueSource& source, const Decoded& d
       break;
   }
   return CellState::kNull;
+}
+
+// Appends the value's text to `out`.
+absl::StatusOr<CellState> ReadSource(const ValueSource& source, const Decoded& decoded,
+                                     std::string* out) {
+  const size_t start = out->size();
+  ASSIGN_OR_RETURN(const CellState state, ReadPlain(source, decoded, out));
+  if (source.negate && state == CellState::kText) {
+    if ((*out)[start] == '-') {
+      out->erase(start, 1);
+    } else {
+      out->insert(start, 1, '-');
+    }
+  }
+  return state;
+}
+
+absl::StatusOr<bool> Holds(const Condition& condition, const Decoded& decoded) {
+  using Test = Condition::Test;
+  std::string text;
+  ASSIGN_OR_RETURN(const CellState state, ReadSource(condition.source, decoded, &text));
+  if (condition.test == Test::kPresent) return state != CellState::kAbsent;
+  if (condition.test == Test::kAbsent) return state == CellState::kAbsent;
+  const bool found =
+      state != CellState::kAbsent &&
+      std::ranges::any_of(condition.values, [&](const std::optional<std::string>& value) {
+        return value.has_value() ? state == CellState::kText && *value == text
+                                 : state == CellState::kNull;
+      });
+  return found == (condition.test == Test::kIn);
 }
 
 absl::StatusOr<bool> IsJson(const Event& event) {
@@ -170,7 +208,7 @@ absl::StatusOr<Cell> ReadCell(const ValueSource& source, const Decoded& decoded,
                               std::string* text) {
   Cell cell;
   cell.offset = static_cast<uint32_t>(text->size());
-  ASSIGN_OR_RETURN(cell.state, source.Read(decoded, text));
+  ASSIGN_OR_RETURN(cell.state, ReadSource(source, decoded, text));
   cell.size = static_cast<uint32_t>(text->size()) - cell.offset;
   return cell;
 }
@@ -203,39 +241,13 @@ absl::Status AddRow(const Route& route, const Handler& handler, uint32_t cells,
 
 absl::StatusOr<bool> AllHold(const std::vector<Condition>& conditions, const Decoded& decoded) {
   for (const Condition& condition : conditions) {
-    ASSIGN_OR_RETURN(const bool holds, condition.Holds(decoded));
+    ASSIGN_OR_RETURN(const bool holds, Holds(condition, decoded));
     if (!holds) return false;
   }
   return true;
 }
 
 }  // namespace
-
-absl::StatusOr<CellState> ValueSource::Read(const Decoded& decoded, std::string* out) const {
-  const size_t start = out->size();
-  ASSIGN_OR_RETURN(const CellState state, ReadSource(*this, decoded, out));
-  if (negate && state == CellState::kText) {
-    if ((*out)[start] == '-') {
-      out->erase(start, 1);
-    } else {
-      out->insert(start, 1, '-');
-    }
-  }
-  return state;
-}
-
-absl::StatusOr<bool> Condition::Holds(const Decoded& decoded) const {
-  std::string text;
-  ASSIGN_OR_RETURN(const CellState state, source.Read(decoded, &text));
-  if (test == Test::kPresent) return state != CellState::kAbsent;
-  if (test == Test::kAbsent) return state == CellState::kAbsent;
-  const bool found = state != CellState::kAbsent &&
-                     std::ranges::any_of(values, [&](const std::optional<std::string>& value) {
-                       return value.has_value() ? state == CellState::kText && *value == text
-                                                : state == CellState::kNull;
-                     });
-  return found == (test == Test::kIn);
-}
 
 bool Handler::Takes(int schema_version) const {
   return schema_versions.empty() ||

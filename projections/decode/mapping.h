@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "projections/decode/descriptors.h"
 #include "projections/decode/json_reader.h"
 #include "projections/decode/proto_path.h"
@@ -20,14 +19,6 @@ class OneofDescriptor;
 }
 
 namespace lockstep::projections {
-
-// A decoded payload: the message of the mapping, or the values that its JSON reader took out.
-struct Decoded {
-  const Event* event = nullptr;
-  const google::protobuf::Message* message = nullptr;  // null = JSON
-  const std::string* json_text = nullptr;
-  const std::vector<JsonValue>* json = nullptr;
-};
 
 // Where a column's value comes from. Compiled when the file is loaded; const afterwards.
 struct ValueSource {
@@ -48,9 +39,6 @@ struct ValueSource {
   Encoding encoding = Encoding::kPlain;
   bool omit_default = false;
   bool negate = false;  // counts down instead of up
-
-  // Appends the value's text to `out`.
-  absl::StatusOr<CellState> Read(const Decoded& decoded, std::string* out) const;
 };
 
 // `when:`, one condition on a value.
@@ -59,8 +47,6 @@ struct Condition {
   ValueSource source;
   Test test = Test::kPresent;
   std::vector<std::optional<std::string>> values;  // nullopt = null
-
-  absl::StatusOr<bool> Holds(const Decoded& decoded) const;
 };
 
 // What one event type does to one table, for some schema versions and under some conditions.
