@@ -134,7 +134,7 @@ struct Setup {
 
 void DecodeMapFold(benchmark::State& state, int fields, bool json) {
   const Setup setup(fields, json, "replace");
-  const auto& projector = static_cast<const GroupProjector&>(*setup.group.projector);
+  const GroupProjector& projector = *setup.group.projector;
   const Table& table = projector.plan().tables[0];
   for (auto _ : state) {
     std::vector<std::unique_ptr<Change>> changes;

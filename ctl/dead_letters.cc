@@ -10,7 +10,7 @@
 #include "platform/text.h"
 #include "postgres/sql_error.h"
 #include "projections/tools/explain.h"
-#include "state/events/dead_letter_desk.h"
+#include "state/events/dead_letters.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -35,7 +35,7 @@ struct Desk {
   std::string group;
 
   postgres::Connection& connection() const { return *runner.connection; }
-  state::DeadLetterDesk desk() const { return {runner.schema(), ConsumerGroup(group)}; }
+  state::DeadLetters desk() const { return {runner.schema(), ConsumerGroup(group)}; }
 };
 
 std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
@@ -127,7 +127,7 @@ Json Payload(const Desk& desk, const DeadLetterRow& row, const Json& attributes)
                   event.schema_version);
   std::optional<std::string> text = row.payload;
   if (desk.runner.group != nullptr) {
-    text = projections::PayloadAsJson(*desk.runner.group->declaration->projector, event);
+    text = projections::PayloadAsJson(desk.runner.group->declaration->projector->plan(), event);
   }
   const Json parsed = Json::parse(text.value_or(""), nullptr, false);
   return parsed.is_discarded() ? Json(postgres::EncodeBytea(row.payload)) : parsed;

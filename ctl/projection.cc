@@ -8,7 +8,6 @@
 #include "projections/plan/table_check.h"
 #include "projections/tools/ddl.h"
 #include "projections/tools/explain.h"
-#include "projections/tools/guard_preview.h"
 
 // lockstepctl projection check|ddl|explain|accept: a group's file, before the runner reads it.
 namespace lockstep::ctl {
@@ -154,7 +153,9 @@ absl::Status Explain(const Context& context, const ProjectionOptions& options) {
     if (guards.has_value()) {
       ASSIGN_OR_RETURN(seen, guards->Seen(event));
       // A seen event changes nothing, so what its rows' guards would say does not matter.
-      if (!seen) RETURN_IF_ERROR(guards->Judge(event, &*rows));
+      if (!seen) {
+        for (auto& row : *rows) RETURN_IF_ERROR(guards->Judge(event, &row));
+      }
     }
     list.push_back({{"event_type", event.event_type},
                     {"aggregate_id", event.aggregate.id},

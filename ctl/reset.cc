@@ -28,11 +28,9 @@ struct ResetOptions {
 struct Overwriting {
   std::vector<std::string> replaced, counted, merged;
 };
-Overwriting OverwritingOf(const projections::Projector& projector) {
+Overwriting OverwritingOf(const projections::GroupPlan& plan) {
   Overwriting tables;
-  const auto* declared = dynamic_cast<const projections::GroupProjector*>(&projector);
-  if (declared == nullptr) return {.replaced = projector.Tables(), .counted = {}, .merged = {}};
-  for (const projections::Table& table : declared->plan().tables) {
+  for (const projections::Table& table : plan.tables) {
     auto& list = table.counting ? tables.counted : table.merges ? tables.merged : tables.replaced;
     list.push_back(table.name.ToString());
   }
@@ -122,13 +120,13 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
   ASSIGN_OR_RETURN(auto runner, OpenGroup(context, options.group));
   ASSIGN_OR_RETURN(const ResetWish wish, WishOf(options, runner.options));
   const ConsumerGroup name(options.group);
-  const projections::Projector& projector = *runner.group->declaration->projector;
+  const projections::GroupProjector& projector = *runner.group->declaration->projector;
   const auto tables = projector.Tables();
   ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(*runner.connection));
   ASSIGN_OR_RETURN(const ResetPlan plan,
                    operations::PlanReset(*runner.connection, runner.schema(), name, tables,
                                          runner.transport->admin(), wish, now));
-  const Overwriting overwriting = OverwritingOf(projector);
+  const Overwriting overwriting = OverwritingOf(projector.plan());
   Json answer = PlanJson(options.group, plan, wish.mode, overwriting);
   if (!context.json) PrintPlan(options.group, plan, wish.mode, overwriting);
   answer["executed"] = options.execute;

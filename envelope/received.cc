@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -29,13 +28,6 @@ bool ParseUuid(std::string_view text, std::string* uuid) {
     c = static_cast<char>(c - 'A' + 'a');
   }
   return true;
-}
-
-template <typename Int>
-bool ParseInt(std::string_view text, Int* value) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && stop == end;
 }
 
 // Fills an event attribute by attribute and remembers the first thing that is wrong.
@@ -140,11 +132,11 @@ void ReadAttributes(Received& message) {
   ReadAggregate(message, reader);
   message.has_version = reader.Take("version", "a positive whole number", [&](const auto& t) {
     // Of the last one there is no next.
-    return ParseInt(t, &event.version) && event.version > 0 &&
+    return ParseWhole(t, &event.version) && event.version > 0 &&
            event.version < std::numeric_limits<int64_t>::max();
   });
   reader.Take("schema_version", "a whole number",
-              [&](const auto& t) { return ParseInt(t, &event.schema_version); });
+              [&](const auto& t) { return ParseWhole(t, &event.schema_version); });
   reader.Take("occurred_at", "a time as RFC 3339 writes it", [&](const auto& t) {
     const auto time = ParseTimestamp(t);
     if (time.ok()) event.occurred_at = *time;

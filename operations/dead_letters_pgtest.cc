@@ -9,7 +9,7 @@
 #include "operations/dead_letters.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
-#include "state/events/dead_letter_desk.h"
+#include "state/events/dead_letters.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep::operations {
@@ -32,7 +32,7 @@ class Operator {
   int64_t FirstDead() {
     return world_.Count("SELECT min(id) FROM feed_state.dead_letters WHERE state = 'dead'");
   }
-  state::DeadLetterDesk desk() const { return {schema_, ConsumerGroup("feed")}; }
+  state::DeadLetters desk() const { return {schema_, ConsumerGroup("feed")}; }
   postgres::Connection& connection() { return *connection_; }
 
  private:
@@ -250,7 +250,7 @@ TEST(DeadLetterReplay, HoldsTheOrderWhileNewEventsComeIn) {
             0);
 }
 
-TEST(DeadLetterDesk, FindsShowsAndQuarantines) {
+TEST(DeadLetters, FindsShowsAndQuarantines) {
   GroupWorld world;
   const auto group = world.NewGroup();
   world.Publish(

@@ -4,7 +4,6 @@
 
 #include "platform/status.h"
 #include "projections/declare/group_file.h"
-#include "projections/write/group_projector.h"
 
 namespace lockstep::operations {
 namespace {
@@ -15,14 +14,11 @@ constexpr Millis kNearlyThere{2'000};  // of lag
 
 absl::Status ShadowFiller::Start() {
   if (group_) return absl::OkStatus();
-  projections::GroupDeclaration declaration;
-  ASSIGN_OR_RETURN(
-      projections::GroupPlan plan,
-      projections::LoadPlan(
-          parts_.file,
-          {.table_suffix = row_.shadow_suffix(), .state_schema = parts_.state_schema, .code = {}},
-          &declaration));
-  for (const projections::Table& table : plan.tables) {
+  ASSIGN_OR_RETURN(projections::GroupDeclaration shadow,
+                   projections::LoadGroup(parts_.file, {.table_suffix = row_.shadow_suffix(),
+                                                        .state_schema = parts_.state_schema,
+                                                        .code = {}}));
+  for (const projections::Table& table : shadow.projector->plan().tables) {
     write_times_[table.name.ToString()].insert(table.updated_at);
   }
   runner::GroupOptions options = parts_.options;
@@ -40,9 +36,8 @@ absl::Status ShadowFiller::Start() {
       .existing_only = true,
       .admission = [this](auto& session, auto items) { return Admit(session, items); }});
   follow_ = 0;
-  group_ = std::make_unique<runner::Group>(
-      std::move(options), std::make_unique<projections::GroupProjector>(std::move(plan)),
-      *environment_);
+  group_ = std::make_unique<runner::Group>(std::move(options), std::move(shadow.projector),
+                                           *environment_);
   return group_->Start();
 }
 

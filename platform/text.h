@@ -1,5 +1,6 @@
 #pragma once
 
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,14 @@ namespace lockstep {
 std::string_view Trim(std::string_view text);
 // The parts between `separator`s, trimmed, empty ones left out.
 std::vector<std::string> SplitList(std::string_view text, char separator);
+
+// The whole text as a number: no blanks, no plus. False when it is none, or beyond the type.
+template <typename Number>
+bool ParseWhole(std::string_view text, Number* number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *number);
+  return error == std::errc() && stop == end;
+}
 
 bool ValidUtf8(std::string_view text);
 // At most `bytes` bytes that Postgres takes as text: valid UTF-8 without NUL. A cut never falls

@@ -1,11 +1,11 @@
 #include "pubsub/config.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::pubsub {
 
@@ -16,10 +16,8 @@ bool IsHostAndPort(std::string_view address) {
   if (colon == std::string_view::npos || colon == 0 || address.find('/') != address.npos) {
     return false;
   }
-  const std::string_view digits = address.substr(colon + 1);
   int port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return error == std::errc() && end == digits.data() + digits.size() && port >= 1 && port <= 65535;
+  return ParseWhole(address.substr(colon + 1), &port) && port >= 1 && port <= 65535;
 }
 
 }  // namespace
@@ -56,23 +54,20 @@ absl::Status CheckEmulator(const PubsubOptions& options, const char* credentials
       transport.emulator_host, other);
 }
 
-void Bind(ConfigSection& config, TransportOptions& options) {
-  config.Choice(
-      "transport", &options.kind,
-      {{"grpc", TransportKind::kGrpc}, {"google-cloud-cpp", TransportKind::kGoogleCloudCpp}},
-      "client library");
-  config.Key("emulator_host", &options.emulator_host,
-             "host:port of an emulator; empty = Cloud Pub/Sub", "PUBSUB_EMULATOR_HOST");
-  config.Key("endpoint", &options.endpoint,
-             "regional endpoint, such as europe-west1-pubsub.googleapis.com:443; empty = global");
-  config.Key("channels", &options.channels, "connections to the server");
-}
-
 void Bind(ConfigSection& config, PubsubOptions& options) {
   config.Key("project", &options.project, "Google project of topics and subscriptions");
   config.Key("force_emulator", &options.force_emulator,
              "use the emulator although credentials or an endpoint of the service are configured");
-  Bind(config, options.transport);
+  TransportOptions& transport = options.transport;
+  config.Choice(
+      "transport", &transport.kind,
+      {{"grpc", TransportKind::kGrpc}, {"google-cloud-cpp", TransportKind::kGoogleCloudCpp}},
+      "client library");
+  config.Key("emulator_host", &transport.emulator_host,
+             "host:port of an emulator; empty = Cloud Pub/Sub", "PUBSUB_EMULATOR_HOST");
+  config.Key("endpoint", &transport.endpoint,
+             "regional endpoint, such as europe-west1-pubsub.googleapis.com:443; empty = global");
+  config.Key("channels", &transport.channels, "connections to the server");
 }
 
 }  // namespace lockstep::pubsub

@@ -21,7 +21,6 @@ struct PubsubOptions {
 absl::Status CheckEmulator(const PubsubOptions& options, const char* credentials);
 
 // The keys of the section `pubsub`.
-void Bind(ConfigSection& config, TransportOptions& options);
 void Bind(ConfigSection& config, PubsubOptions& options);
 
 }  // namespace lockstep::pubsub

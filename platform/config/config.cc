@@ -1,6 +1,5 @@
 #include "platform/config/config.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -35,9 +34,7 @@ absl::StatusOr<bool> ParseBool(const std::string& text) {
 template <typename T>
 absl::StatusOr<T> ParseNumber(const std::string& text) {
   T parsed{};
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, parsed);
-  if (error != std::errc() || end != last) return InvalidArgument("'{}' is not a number", text);
+  if (!ParseWhole(text, &parsed)) return InvalidArgument("'{}' is not a number", text);
   return parsed;
 }
 

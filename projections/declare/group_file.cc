@@ -8,7 +8,6 @@
 #include "platform/status.h"
 #include "projections/declare/handler_reader.h"
 #include "projections/declare/yaml_file.h"
-#include "projections/write/group_projector.h"
 
 namespace lockstep::projections {
 namespace {

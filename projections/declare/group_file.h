@@ -4,15 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/strong_id.h"
 #include "projections/model/projection.h"
-#include "projections/model/projector.h"
+#include "projections/write/group_projector.h"
 
 namespace lockstep::projections {
-
-struct GroupPlan;
 
 struct LoadOptions {
   // Appended to the name of every table, so that a rebuild's shadow slot writes beside the live
@@ -38,7 +35,7 @@ struct GroupDeclaration {
   std::string subscription;
   // `settings:`, nested keys joined with dots (`retry.base`). Not looked at here.
   std::map<std::string, Setting> settings;
-  std::unique_ptr<Projector> projector;
+  std::unique_ptr<GroupProjector> projector;
 };
 
 // Reads the file and its descriptor sets. The status lists every mistake, one per line, each with

@@ -1,11 +1,15 @@
 #include "projections/declare/handler_reader.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
-#include <charconv>
 
 #include "platform/config/config.h"
+#include "platform/text.h"
+#include "projections/declare/value_reader.h"
 
 namespace lockstep::projections {
+namespace pb = google::protobuf;
 namespace {
 
 const std::vector<std::string> kHandlerKeys = {"replace",        "merge", "increment", "delete",
@@ -14,6 +18,67 @@ const std::vector<std::string> kHandlerKeys = {"replace",        "merge", "incre
 // What differs from event to event of one aggregate.
 const std::vector<std::string> kOfTheEvent = {"event_id",    "version",     "sequence",
                                               "occurred_at", "traceparent", "tracestate"};
+
+// The one message whose last name is the event type.
+const pb::Descriptor* MessageNamedLike(YamlFile& file, const YAML::Node& at,
+                                       const Descriptors& descriptors) {
+  const std::string& type = at.Scalar();
+  std::vector<std::string> found;
+  for (const std::string& name : descriptors.names()) {
+    if (name == type || name.ends_with("." + type)) found.push_back(name);
+  }
+  if (found.size() == 1) return descriptors.Find(found[0]);
+  if (found.empty()) {
+    file.Error(at,
+               "no message named {} is in the descriptor sets; say which with message: (or "
+               "message: none for JSON alone). They hold {}",
+               type, fmt::join(descriptors.names(), ", "));
+  } else {
+    file.Error(at, "event {} could be {}; say which with message:", type, fmt::join(found, " or "));
+  }
+  return nullptr;
+}
+
+bool EnterEnvelope(YamlFile& file, const Envelope& envelope, const YAML::Node& at,
+                   EventMapping* mapping, FieldScope* fields) {
+  if (envelope.message == nullptr || envelope.message == fields->message) return true;
+  const pb::OneofDescriptor* payload = envelope.payload;
+  for (int i = 0; i < payload->field_count(); ++i) {
+    const pb::FieldDescriptor* member = payload->field(i);
+    if (member->message_type() != fields->message) continue;
+    fields->json_prefix = {member->name(), member->json_name()};
+    mapping->json_members.emplace_back(fields->message,
+                                       mapping->json.AddPresence({fields->json_prefix}));
+    return true;
+  }
+  file.Error(at, "the envelope {} has no {} in its oneof {}", envelope.message->full_name(),
+             fields->message->full_name(), payload->name());
+  return false;
+}
+
+// Which message the fields of an event are those of: what `message:` of its mapping (`node`) says,
+// else `messages:` of the group, else the message that is named like the event. With an envelope it
+// is the member of its oneof. Nothing when that is wrong (reported at `type`, the event's).
+std::optional<FieldScope> FindScope(YamlFile& file, const GroupScope& group, const YAML::Node& type,
+                                    const YAML::Node& node, EventMapping* mapping) {
+  FieldScope fields{group.descriptors, group.used, mapping->json};
+  const auto named = node.IsMap() ? file.Text(node, "message") : std::nullopt;
+  if (named.has_value()) {
+    if (*named == "none") return fields;
+    fields.message = FindMessage(file, node["message"], *named, group.descriptors);
+  } else if (const auto listed = group.messages.find(type.Scalar());
+             listed != group.messages.end()) {
+    fields.message = listed->second;
+  } else if (group.descriptors.empty()) {
+    return fields;  // plain JSON
+  } else {
+    fields.message = MessageNamedLike(file, type, group.descriptors);
+  }
+  if (fields.message == nullptr || !EnterEnvelope(file, group.envelope, type, mapping, &fields)) {
+    return std::nullopt;
+  }
+  return fields;
+}
 
 // Reads one mapping of one event type.
 class HandlerReader {
@@ -93,8 +158,7 @@ class HandlerReader {
     for (const YAML::Node& item : file_.Scalars(node_["schema_version"], "schema_version")) {
       int version = 0;
       const std::string text = item.IsScalar() ? item.Scalar() : "";
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-      if (error != std::errc() || end != text.data() + text.size()) {
+      if (!ParseWhole(text, &version)) {
         file_.Error(item, "schema_version: '{}' is not a number", text);
       }
       handler_.schema_versions.push_back(version);
@@ -240,6 +304,21 @@ class HandlerReader {
 };
 
 }  // namespace
+
+const pb::Descriptor* FindMessage(YamlFile& file, const YAML::Node& at, const std::string& name,
+                                  const Descriptors& descriptors) {
+  if (descriptors.empty()) {
+    file.Error(at, "a message is named, and no descriptor set; add descriptors: [file.pb]");
+    return nullptr;
+  }
+  const pb::Descriptor* found = descriptors.Find(name);
+  if (found != nullptr) return found;
+  const std::string nearest = NearestWord(name, descriptors.names());
+  file.Error(at, "message {} is not in the descriptor sets; {}", name,
+             nearest.empty() ? fmt::format("they hold {}", fmt::join(descriptors.names(), ", "))
+                             : fmt::format("did you mean {}?", nearest));
+  return nullptr;
+}
 
 void ReadHandler(ProjectionScope& scope, const YAML::Node& type, const YAML::Node& node,
                  EventMapping* mapping, Route* route) {

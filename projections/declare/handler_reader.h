@@ -1,12 +1,28 @@
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "projections/declare/message_scope.h"
 #include "projections/declare/yaml_file.h"
 #include "projections/plan/group_plan.h"
 
 namespace lockstep::projections {
+
+// What a group's file says once for all its projections.
+struct GroupScope {
+  const Descriptors& descriptors;
+  std::vector<UsedField>& used;
+  Envelope envelope = {};
+  // Event type → message, from `messages:`.
+  std::map<std::string, const google::protobuf::Descriptor*> messages = {};
+};
+
+// The message of that name; null when there is none (reported, with the nearest).
+const google::protobuf::Descriptor* FindMessage(YamlFile& file, const YAML::Node& at,
+                                                const std::string& name,
+                                                const Descriptors& descriptors);
 
 // What a projection says for all its events, and what is learnt from them.
 struct ProjectionScope {

@@ -20,7 +20,6 @@ class YamlFile {
 
   absl::Status Load();  // not readable, or not YAML
   const YAML::Node& root() const { return root_; }
-  const std::string& file() const { return file_; }
   // A path in the file is relative to the file.
   std::string Resolve(const std::string& path) const;
 

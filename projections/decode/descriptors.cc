@@ -42,22 +42,18 @@ absl::Status Descriptors::LoadFile(const std::string& file) {
         "your.proto",
         MessageOf(text.status()), file);
   }
-  return LoadSet(*text, file);
-}
-
-absl::Status Descriptors::LoadSet(const std::string& serialized, const std::string& what) {
   pb::FileDescriptorSet set;
-  if (!set.ParseFromString(serialized) || set.file_size() == 0) {
+  if (!set.ParseFromString(*text) || set.file_size() == 0) {
     return InvalidArgument(
         "{} is not a descriptor set; make it with protoc --include_imports --descriptor_set_out",
-        what);
+        file);
   }
-  for (const pb::FileDescriptorProto& file : set.file()) {
-    if (pool_->FindFileByName(file.name()) != nullptr) continue;  // shared import of two sets
+  for (const pb::FileDescriptorProto& proto : set.file()) {
+    if (pool_->FindFileByName(proto.name()) != nullptr) continue;  // shared import of two sets
     CollectErrors errors;
-    const pb::FileDescriptor* built = pool_->BuildFileCollectingErrors(file, &errors);
+    const pb::FileDescriptor* built = pool_->BuildFileCollectingErrors(proto, &errors);
     if (built == nullptr) {
-      return InvalidArgument("{} can't be used: {}. Was it made with --include_imports?", what,
+      return InvalidArgument("{} can't be used: {}. Was it made with --include_imports?", file,
                              errors.text);
     }
     files_.push_back(built);

@@ -29,7 +29,6 @@ class Descriptors {
   ~Descriptors();
 
   absl::Status LoadFile(const std::string& file);
-  absl::Status LoadSet(const std::string& serialized, const std::string& what);
 
   bool empty() const { return files_.empty(); }
   // By full name; null when there is none.

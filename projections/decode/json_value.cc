@@ -2,12 +2,12 @@
 #include <google/protobuf/timestamp.pb.h>
 #include <google/protobuf/util/time_util.h>
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/escaping.h"
 #include "platform/status.h"
+#include "platform/text.h"
 #include "postgres/params.h"
 #include "projections/decode/json_reader.h"
 #include "projections/decode/proto_path.h"
@@ -59,8 +59,7 @@ absl::Status AppendEnum(JsonValue::Type type, std::string_view text, const Field
     return absl::OkStatus();
   }
   int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  if (!ParseWhole(text, &number)) {
     return InvalidArgument("field {} holds neither a name nor a number of enum {}",
                            field->full_name(), names->full_name());
   }
@@ -72,16 +71,13 @@ absl::Status AppendEnum(JsonValue::Type type, std::string_view text, const Field
 // A number or, as protobuf's JSON writes 64 bits, a string; in the range of the field's type.
 template <typename Number>
 bool ParseInteger(std::string_view text, Number* number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *number);
-  if (error == std::errc() && stop == end) return true;
+  if (ParseWhole(text, number)) return true;
   // 1.0 and 1e3 are integers too, as far as a double is exact.
   if (text.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return false;
   double whole = 0;
-  const auto [last, wrong] = std::from_chars(text.data(), end, whole);
   constexpr double kExact = 9'007'199'254'740'992;
-  if (wrong != std::errc() || last != end || std::trunc(whole) != whole ||
-      std::abs(whole) > kExact || !std::in_range<Number>(static_cast<int64_t>(whole))) {
+  if (!ParseWhole(text, &whole) || std::trunc(whole) != whole || std::abs(whole) > kExact ||
+      !std::in_range<Number>(static_cast<int64_t>(whole))) {
     return false;
   }
   *number = static_cast<Number>(whole);

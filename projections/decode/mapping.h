@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "projections/decode/descriptors.h"
-#include "projections/decode/value_source.h"
+#include "projections/decode/json_reader.h"
+#include "projections/decode/proto_path.h"
 #include "projections/model/cells.h"
 #include "projections/model/table.h"
 
@@ -18,6 +19,35 @@ class OneofDescriptor;
 }
 
 namespace lockstep::projections {
+
+// Where a column's value comes from. Compiled when the file is loaded; const afterwards.
+struct ValueSource {
+  enum class Kind { kNull, kConstant, kAttribute, kField };
+
+  Kind kind = Kind::kNull;
+  // The constant; or the attribute's name: of the envelope (event_id, version, occurred_at, …), or
+  // any other attribute of the message.
+  std::string text;
+
+  // Of a field.
+  std::optional<ProtoPath> path;  // where descriptors know it
+  int json_slot = -1;
+  int json_parent = -1;  // slot that says whether the message around a nested field is there
+  // What a field stands for that JSON leaves out, in a full snapshot: as in protobuf, a field
+  // without presence is there when its message is.
+  std::optional<std::string> json_default;
+  Encoding encoding = Encoding::kPlain;
+  bool omit_default = false;
+  bool negate = false;  // counts down instead of up
+};
+
+// `when:`, one condition on a value.
+struct Condition {
+  enum class Test { kIn, kNotIn, kPresent, kAbsent };
+  ValueSource source;
+  Test test = Test::kPresent;
+  std::vector<std::optional<std::string>> values;  // nullopt = null
+};
 
 // What one event type does to one table, for some schema versions and under some conditions.
 struct Handler {

@@ -1,5 +1,8 @@
 #include "projections/plan/live_table.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "platform/status.h"
 #include "platform/text.h"
 
@@ -31,12 +34,63 @@ FROM pg_index i
 WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL)";
 
+struct TypesOfKind {
+  ValueKind kind;
+  std::string_view inferred;
+  std::vector<std::string_view> fitting;  // besides text
+};
+
+// Values of any other kind are text.
+const std::vector<TypesOfKind> kTypes = {
+    {ValueKind::kBool, "boolean", {"boolean"}},
+    {ValueKind::kInt32, "integer", {"integer", "bigint", "numeric", "double precision"}},
+    {ValueKind::kInt64, "bigint", {"bigint", "numeric"}},
+    {ValueKind::kUInt64, "numeric(20,0)", {"numeric"}},
+    {ValueKind::kFloat, "real", {"real", "double precision", "numeric"}},
+    {ValueKind::kDouble, "double precision", {"double precision", "numeric"}},
+    {ValueKind::kNumeric, "numeric", {"double precision", "numeric"}},
+    {ValueKind::kBytes, "bytea", {"bytea"}},
+    {ValueKind::kTimestamp,
+     "timestamptz",
+     {"timestamp with time zone", "timestamp without time zone", "date"}},
+    {ValueKind::kInterval, "interval", {"interval"}},
+    {ValueKind::kJson, "jsonb", {"jsonb", "json"}},
+};
+
+const TypesOfKind* Find(ValueKind kind) {
+  const auto found = std::ranges::find(kTypes, kind, &TypesOfKind::kind);
+  return found == kTypes.end() ? nullptr : &*found;
+}
+
+bool OneOf(std::string_view type, const std::vector<std::string_view>& types) {
+  return std::ranges::find(types, type) != types.end();
+}
+
+bool IsText(std::string_view type) {
+  return OneOf(type, {"text", "character varying", "bpchar", "character", "name", "citext"}) ||
+         type.ends_with(".citext");
+}
+
+// The types of Postgres itself that are no text and that free text does not fit into.
+bool IsStrict(std::string_view type) {
+  return type == "smallint" || std::ranges::any_of(kTypes, [&](const TypesOfKind& types) {
+           return OneOf(type, types.fitting);
+         });
+}
+
+bool FitsScalar(ValueKind kind, std::string_view type) {
+  if (IsText(type)) return kind != ValueKind::kBytes;
+  if (const TypesOfKind* types = Find(kind)) return OneOf(type, types->fitting);
+  // Into uuid, enums, inet, … free text goes as well: their own input decides.
+  return kind != ValueKind::kText || !IsStrict(type);
+}
+
 }  // namespace
 
-template <class Session>
-absl::StatusOr<LiveTable> ReadLiveTable(Session& session, const postgres::QualifiedName& name) {
+absl::StatusOr<LiveTable> ReadLiveTable(postgres::Executor& on,
+                                        const postgres::QualifiedName& name) {
   LiveTable live;
-  ASSIGN_OR_RETURN(const postgres::Result columns, session.Execute(kColumns, name.Quoted()));
+  ASSIGN_OR_RETURN(const postgres::Result columns, on.Execute(kColumns, name.Quoted()));
   live.exists = !columns.empty();
   for (const postgres::Row row : columns) {
     live.columns[row.String("name")] = {.type = row.String("type"),
@@ -49,16 +103,22 @@ absl::StatusOr<LiveTable> ReadLiveTable(Session& session, const postgres::Qualif
                                         .in_array = row.Bool("in_array"),
                                         .default_sql = row.OptionalText("default_sql")};
   }
-  ASSIGN_OR_RETURN(const postgres::Result keys, session.Execute(kUniqueKeys, name.Quoted()));
+  ASSIGN_OR_RETURN(const postgres::Result keys, on.Execute(kUniqueKeys, name.Quoted()));
   for (const postgres::Row row : keys) {
     live.unique_keys.push_back(SplitList(row.Text("columns"), '\x01'));
   }
   return live;
 }
 
-template absl::StatusOr<LiveTable> ReadLiveTable(postgres::Connection& session,
-                                                 const postgres::QualifiedName& name);
-template absl::StatusOr<LiveTable> ReadLiveTable(postgres::Transaction& session,
-                                                 const postgres::QualifiedName& name);
+std::string InferredType(const ValueType& type) {
+  const TypesOfKind* types = Find(type.kind);
+  return std::string(types == nullptr ? "text" : types->inferred) + (type.array ? "[]" : "");
+}
+
+bool Fits(const ValueType& type, const LiveColumn& column) {
+  if (type.array) return !column.element.empty() && FitsScalar(type.kind, column.element);
+  if (!column.element.empty()) return type.kind == ValueKind::kConstant;
+  return FitsScalar(type.kind, column.base_type);
+}
 
 }  // namespace lockstep::projections

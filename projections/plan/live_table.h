@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
+#include "projections/model/table.h"
 
 namespace lockstep::projections {
 
@@ -30,8 +31,14 @@ struct LiveTable {
   std::vector<std::vector<std::string>> unique_keys;  // sorted by name
 };
 
-// `session`: a postgres::Connection or a postgres::Transaction.
-template <class Session>
-absl::StatusOr<LiveTable> ReadLiveTable(Session& session, const postgres::QualifiedName& name);
+absl::StatusOr<LiveTable> ReadLiveTable(postgres::Executor& on,
+                                        const postgres::QualifiedName& name);
+
+// The type that a value wants: what `ddl` prints and messages propose.
+std::string InferredType(const ValueType& type);
+
+// Whether every value of the mapping's type is one of the column's (a cast that can't fail, or that
+// is the column's own business, such as text into uuid).
+bool Fits(const ValueType& type, const LiveColumn& column);
 
 }  // namespace lockstep::projections

@@ -24,9 +24,7 @@ absl::StatusOr<std::vector<Mismatch>> FindMismatches(const GroupPlan& plan,
 // (where there is a state schema).
 absl::Status CheckGroup(const GroupPlan& plan, postgres::Connection& connection);
 
-// field_memory.cc: the fields that were in use at the last start.
-absl::Status CompareFields(const GroupPlan& plan, postgres::Connection& connection,
-                           std::vector<Mismatch>* found);
+// Records the message fields in use, for the check at the next start.
 absl::Status RememberFields(const GroupPlan& plan, postgres::Connection& connection);
 
 }  // namespace lockstep::projections

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
-#include "projections/plan/column_fit.h"
+#include "platform/text.h"
+#include "projections/plan/live_table.h"
 
 namespace lockstep::projections {
 namespace {
@@ -23,9 +23,7 @@ std::string Name(const std::string& name) {
 std::string ConstantType(const std::string& text) {
   if (text == "true" || text == "false") return "boolean";
   int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && at == end ? "bigint" : "text";
+  return ParseWhole(text, &number) ? "bigint" : "text";
 }
 
 std::string TypeOf(const Column& column) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "envelope/event.h"
+#include "projections/plan/live_table.h"
 #include "projections/write/group_projector.h"
 
 namespace lockstep::projections {
@@ -39,10 +41,43 @@ struct ExplainedRow {
 absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projector,
                                                   const Event& event);
 
+// What the guards (inbox, stored versions, tombstones) would say about events, one after the other,
+// if they came now. For `explain`: it reads and never writes, and takes no lock. What an earlier
+// event of this object would have written counts as stored. One thread, as its connection.
+class GuardPreview {
+ public:
+  // REQUIRES: `plan` and `connection` outlive it. Without a state schema, or before the group's
+  // first start, there is no inbox and there are no tombstones to look at.
+  static absl::StatusOr<GuardPreview> Open(const GroupPlan& plan, postgres::Connection& connection);
+
+  // Whether the inbox has the event, which then would be skipped as a whole.
+  absl::StatusOr<bool> Seen(const Event& event);
+
+  // Fills in what the guard of a row of the event's says. A failed status is the database's.
+  absl::Status Judge(const Event& event, ExplainedRow* row);
+
+ private:
+  struct Stored {
+    int64_t version = 0;
+    bool deleted = false;
+    std::optional<std::string> aggregate;
+  };
+
+  GuardPreview(const GroupPlan& plan, postgres::Connection& connection)
+      : plan_(&plan), connection_(&connection) {}
+  std::string Query(const Table& table, const LiveTable& live) const;
+
+  const GroupPlan* plan_;
+  postgres::Connection* connection_;
+  std::optional<int64_t> generation_;                          // of the group's active slot
+  std::vector<LiveTable> live_;                                // by table
+  std::map<std::pair<size_t, std::string>, Stored> would_be_;  // table and key
+};
+
 // The payload of an event as JSON, for people who asked to see it: JSON as it is, protobuf decoded
-// with the message that the group's file names for the event type. Nothing when it can't be decoded
-// (or when the projector was not loaded from a file).
-std::optional<std::string> PayloadAsJson(const Projector& projector, const Event& event);
+// with the message that the group's file names for the event type. Nothing when it can't be
+// decoded.
+std::optional<std::string> PayloadAsJson(const GroupPlan& plan, const Event& event);
 
 // Events from a JSON file: an object or a list of objects with the names of the wire (event_type,
 // aggregate_id, version, …). `payload` is an object (JSON) or base64 text (protobuf).

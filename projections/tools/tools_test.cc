@@ -65,13 +65,13 @@ TEST(Ddl, InfersTypes) {
 
 // What `lockstepctl dead-letters show --payload` prints.
 TEST(PayloadText, DecodesProtobufWithTheMessageThatTheFileNames) {
-  const GroupProjector projector(Plan(LOCKSTEP_EXAMPLES "/engagement/engagement.yaml"));
+  const GroupPlan plan = Plan(LOCKSTEP_EXAMPLES "/engagement/engagement.yaml");
   const std::string liked =
       "\x0a\x01"
       "a\x12\x01v";
   const auto text = [&](const std::string& type, const std::string& payload,
                         const std::string& content_type) {
-    return PayloadAsJson(projector, MakeEvent(type, "a/v", 1, payload, content_type));
+    return PayloadAsJson(plan, MakeEvent(type, "a/v", 1, payload, content_type));
   };
   EXPECT_EQ(text("engagement.events.Liked", liked, "application/protobuf"),
             R"({"user_id":"a","video_id":"v"})");

@@ -4,7 +4,7 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
-#include "state/events/dead_letter_desk.h"
+#include "state/events/dead_letters.h"
 #include "state/events/key_states.h"
 #include "state/groups/overview.h"
 #include "state/positions/checkpoints.h"
@@ -107,7 +107,7 @@ absl::Status ReadParked(postgres::Connection& session, const state::Schema& sche
 absl::Status ReadDeadLetters(postgres::Connection& session, const state::Schema& schema,
                              const ConsumerGroup& group, GroupRecord& record) {
   json& part = record.part;
-  const state::DeadLetterDesk desk(schema, group);
+  const state::DeadLetters desk(schema, group);
   ASSIGN_OR_RETURN(record.replays, desk.CountReplayed(session));
   ASSIGN_OR_RETURN(record.dead_letters, desk.CountOpen(session));
   part["dead_letters_open"] = record.dead_letters;

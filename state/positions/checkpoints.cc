@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep::state {
 namespace {
@@ -100,9 +99,7 @@ std::optional<int64_t> Checkpoints::NumberOf(const std::string& snapshot,
   prefix.pop_back();
   if (!snapshot.starts_with(prefix)) return std::nullopt;
   int64_t number = 0;
-  const char* const end = snapshot.data() + snapshot.size();
-  const auto [rest, error] = std::from_chars(snapshot.data() + prefix.size(), end, number);
-  if (error != std::errc() || rest != end) return std::nullopt;
+  if (!ParseWhole(std::string_view(snapshot).substr(prefix.size()), &number)) return std::nullopt;
   return number;
 }
 
