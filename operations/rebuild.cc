@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <thread>
-#include <utility>
 
 #include "offsets/lock_retry.h"
 #include "operations/shadow_filler.h"

@@ -8,7 +8,6 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "state/events/inbox.h"
-#include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 namespace {

@@ -6,7 +6,6 @@
 #include "absl/strings/str_replace.h"
 #include "platform/config/database_address.h"
 #include "platform/log/log.h"
-#include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection_impl.h"
 #include "postgres/sql_error.h"

@@ -1,7 +1,6 @@
 #include "pubsub/config.h"
 
 #include <cstdlib>
-#include <string>
 #include <string_view>
 
 #include "platform/status.h"

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <charconv>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "platform/status.h"

@@ -1,7 +1,6 @@
 #include "emulator/core/subscription.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "emulator/core/broker.h"
 #include "emulator/wire/proto_time.h"

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <stop_token>
 #include <thread>
-#include <utility>
 
 #include "platform/config/config.h"
 #include "platform/log/log.h"

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <exception>
-#include <utility>
 
 #include "platform/log/log.h"
 #include "platform/status.h"

@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <csignal>
-#include <mutex>
 #include <utility>
 
 #include "platform/log/log.h"

@@ -4,7 +4,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string>
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"

@@ -1,7 +1,6 @@
 #include "publisher/dispatch/pubsub_dispatcher.h"
 
 #include <set>
-#include <utility>
 
 #include "platform/status.h"
 #include "publisher/dispatch/wire.h"

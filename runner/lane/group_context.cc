@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "postgres/connection.h"
-#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 

@@ -1,7 +1,5 @@
 #include "runner/lane/lane.h"
 
-#include <utility>
-
 namespace lockstep::runner {
 namespace {
 

@@ -7,7 +7,6 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
-#include "state/positions/offsets.h"
 
 namespace lockstep::runner {
 

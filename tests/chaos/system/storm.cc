@@ -1,7 +1,6 @@
 #include "tests/chaos/system/storm.h"
 
 #include <csignal>
-#include <functional>
 #include <thread>
 
 #include "platform/duration.h"
