@@ -33,6 +33,8 @@ endfunction()
 function(lockstep_join target)
   if(LOCKSTEP_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # g++ takes a source that is included for a header, whose anonymous names others would see.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 

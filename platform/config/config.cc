@@ -56,8 +56,9 @@ template <typename T, typename ParseText>
 ConfigSection::Parse Into(T* target, ParseText parse) {
   return [target, parse](const std::string& text) {
     auto parsed = parse(text);
-    if (parsed.ok()) *target = *std::move(parsed);
-    return parsed.status();
+    if (!parsed.ok()) return parsed.status();
+    *target = *std::move(parsed);
+    return absl::OkStatus();
   };
 }
 
