@@ -232,11 +232,4 @@ absl::StatusOr<GroupPlan> LoadPlan(const std::string& path, const LoadOptions& o
   }
 }
 
-absl::StatusOr<GroupDeclaration> LoadGroup(const std::string& file, const LoadOptions& options) {
-  GroupDeclaration declaration;
-  ASSIGN_OR_RETURN(GroupPlan plan, LoadPlan(file, options, &declaration));
-  declaration.projector = std::make_unique<GroupProjector>(std::move(plan));
-  return declaration;
-}
-
 }  // namespace lockstep::projections
