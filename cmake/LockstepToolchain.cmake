@@ -6,7 +6,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 option(LOCKSTEP_WERROR "Treat warnings as errors (CI does)" OFF)
 option(LOCKSTEP_PCH "Precompile the heavy headers of gRPC, protobuf and libpqxx" ON)
-option(LOCKSTEP_UNITY "Compile several sources at a time: all of it sooner, one change later" OFF)
+option(LOCKSTEP_UNITY "Compile several sources at a time, generated ones unoptimised: all of it sooner, one change later" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as given to -fsanitize=")
 
 find_program(CCACHE_PROGRAM ccache)

@@ -48,6 +48,12 @@ TEST_F(EmbeddedRunner, RefusesProjectionsOfAGroupThatIsNotConfigured) {
   EXPECT_THAT(std::string(MessageOf(Open("order"))), HasSubstr("group 'order'"));
 }
 
+TEST_F(EmbeddedRunner, FindsAGroupByTheNameInItsFileWhateverTheRunnerCallsIt) {
+  std::ofstream(folder_ + "/runner.yaml") << "groups: [{file: orders.yaml, name: orders-eu}]\n";
+  EXPECT_TRUE(Open("orders").ok()) << Open("orders");
+  EXPECT_THAT(std::string(MessageOf(Open("orders-eu"))), HasSubstr("group 'orders-eu'"));
+}
+
 TEST_F(EmbeddedRunner, RefusesAGroupWithoutAnyProjection) {
   const absl::Status opened =
       Runner::Open(folder_ + "/runner.yaml", {{"database", "postgresql://nowhere/shop"}}).status();
