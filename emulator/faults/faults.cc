@@ -24,7 +24,7 @@ void Bind(ConfigSection& config, FaultOptions& options) {
        {StatusCode::kUnavailable, StatusCode::kDeadlineExceeded, StatusCode::kInternal,
         StatusCode::kAborted, StatusCode::kResourceExhausted, StatusCode::kPermissionDenied,
         StatusCode::kUnauthenticated, StatusCode::kNotFound, StatusCode::kFailedPrecondition,
-        StatusCode::kInvalidArgument}) {
+        StatusCode::kInvalidArgument, StatusCode::kUnknown, StatusCode::kUnimplemented}) {
     statuses.emplace_back(absl::StatusCodeToString(code), code);
   }
   config.Choice("fault-refuse-status", &options.refuse_status, statuses, "with which status");

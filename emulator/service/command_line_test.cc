@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "emulator/testing/wire_fixture.h"
@@ -147,6 +148,28 @@ TEST_F(CommandLine, Freezes) {
             StatusCode::DEADLINE_EXCEEDED);
   process_->Signal(SIGTERM);
   EXPECT_EQ(process_->Wait(), 0);
+}
+
+TEST_F(CommandLine, FollowsItsFileWhenToldTo) {
+  const std::string file = ::testing::TempDir() + "/emulator_faults.yaml";
+  const auto follow = [&](const std::string& text, StatusCode code) {
+    std::ofstream(file) << text;
+    process_->Signal(SIGHUP);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (CodeOfPublish() != code && std::chrono::steady_clock::now() < deadline) {
+    }
+    EXPECT_EQ(CodeOfPublish(), code) << text;
+  };
+  std::ofstream(file) << "fault-refuse: 0\n";
+  RunWithSubscription({"--config", file});
+  for (const auto& [name, code] : {std::pair{"UNKNOWN", StatusCode::UNKNOWN},
+                                   {"UNIMPLEMENTED", StatusCode::UNIMPLEMENTED},
+                                   {"INTERNAL", StatusCode::INTERNAL}}) {
+    follow(std::string("fault-refuse: 1\nfault-refuse-method: Publish\nfault-refuse-status: ") +
+               name + "\n",
+           code);
+  }
+  follow("fault-refuse: 0\n", StatusCode::OK);
 }
 
 TEST_F(CommandLine, RefusesFlagsThatMakeNoSense) {

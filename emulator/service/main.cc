@@ -36,10 +36,12 @@ class EmulatorDaemon final : public Daemon {
     options_ = {.port = 8085};
     config.Key("host", &options_.host, "the address to listen on");
     config.Key("port", &options_.port, "the port to listen on; 0 takes a free one");
-    emulator::Bind(config, options_.faults);
+    ConfigSection followed = config.Followed();
+    emulator::Bind(followed, options_.faults);
     config.Key("fault-clock-swing", &clock_swing_,
                "how far its clock goes ahead and behind, once a minute");
   }
+  absl::Status Validate() const override { return options_.faults.Validate(); }
   log::Options LogOptions() const override { return {.level = log::Level::kError}; }
 
   absl::Status Start(const Beginning&) override {
@@ -53,6 +55,7 @@ class EmulatorDaemon final : public Daemon {
     std::fflush(stdout);
     return absl::OkStatus();
   }
+  void Reload(const RunningConfig&) override { server_->faults().Set(options_.faults); }
   void Stop() override { server_->Stop(); }
 
  private:
@@ -72,7 +75,6 @@ int main(int argc, char** argv) {
       {.program = "lockstep-emulator",
        .summary =
            "A Pub/Sub server in memory, for tests and development. It speaks google.pubsub.v1: "
-           "point any client at it with PUBSUB_EMULATOR_HOST. Ends on SIGINT or SIGTERM.",
-       .reloads = false},
+           "point any client at it with PUBSUB_EMULATOR_HOST. Ends on SIGINT or SIGTERM."},
       daemon);
 }

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <utility>
 
+#include "platform/duration.h"
+
 namespace lockstep::chaos {
 namespace {
 
@@ -53,6 +55,11 @@ int Fleet::size() const {
                                         [](const Member& member) { return !member.must_end; }));
 }
 
+bool Fleet::ending() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Member& member) { return member.must_end.has_value(); });
+}
+
 void Fleet::Kill(uint64_t pick, Millis away) {
   Member* const member = Pick(pick);
   if (member == nullptr) return;
@@ -71,12 +78,17 @@ void Fleet::Stop(uint64_t pick, Millis time) {
 void Fleet::Scale(uint64_t pick) {
   const int count = size();
   if (count == 1 || (count < kMost && pick % 2 == 0)) return Start(1);
-  Member* const member = Pick(pick / 2);
+  End(pick / 2, kStopLimit);
+}
+
+void Fleet::End(uint64_t pick, Millis limit) {
+  Member* const member = Pick(pick);
   if (member == nullptr) return;
   if (member->goes_on) member->child->Signal(SIGCONT);
   member->goes_on.reset();
   member->child->Signal(SIGTERM);
-  member->must_end = Now() + kStopLimit;
+  member->limit = limit;
+  member->must_end = Now() + limit;
 }
 
 void Fleet::Complain(const Member& member, const std::string& what) {
@@ -95,7 +107,8 @@ void Fleet::Tick() {
     if (member.must_end) {
       if (!ended && *member.must_end > Now()) continue;
       if (!ended) {
-        Complain(member, "was still there 25 s after SIGTERM");
+        Complain(member,
+                 fmt::format("was still there {} after SIGTERM", FormatDuration(member.limit)));
       } else if (!EndedWell(*ended)) {
         Complain(member, fmt::format("answered SIGTERM with status {}", *ended));
       }

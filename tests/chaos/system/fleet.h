@@ -19,6 +19,7 @@ class Fleet {
   void Kill(uint64_t pick, Millis away);  // comes back after `away`
   void Stop(uint64_t pick, Millis time);  // SIGSTOP
   void Scale(uint64_t pick);              // one more, or one less by SIGTERM
+  void End(uint64_t pick, Millis limit);  // by SIGTERM
   void Tick();
   // The attacks are over: whoever stands still goes on, whoever is away comes back.
   void Calm();
@@ -26,6 +27,7 @@ class Fleet {
   void Finish();
 
   int size() const;
+  bool ending() const;  // somebody was told to and has not
   // What should not have happened: ended by itself, ended badly, did not end.
   const std::vector<std::string>& complaints() const { return complaints_; }
 
@@ -36,6 +38,7 @@ class Fleet {
     std::optional<SteadyTime> comes_back;
     std::optional<SteadyTime> goes_on;   // stopped until then
     std::optional<SteadyTime> must_end;  // asked to end
+    Millis limit{};                      // … within
     bool up() const { return child != nullptr && !must_end; }
   };
 

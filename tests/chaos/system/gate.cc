@@ -51,9 +51,9 @@ bool Write(int fd, std::string& from) {
 }  // namespace
 
 Gate::Gate(int target_port)
-    : target_(target_port),
-      listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      target_(target_port) {
   sockaddr_in address = Loopback(0);
   socklen_t length = sizeof(address);
   if (::bind(listening_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
@@ -100,6 +100,11 @@ void Gate::Flow() {
   Wake();
 }
 
+void Gate::Retarget(int target_port) {
+  std::scoped_lock lock(mu_);
+  target_ = target_port;
+}
+
 void Gate::Wake() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof(one));
@@ -117,7 +122,12 @@ void Gate::Let() {
   const int client = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
   if (client < 0) return;
   const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = Loopback(target_);
+  int target = 0;
+  {
+    std::scoped_lock lock(mu_);
+    target = target_;
+  }
+  const sockaddr_in address = Loopback(target);
   if (::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     Close({client, server, {}, {}}, /*reset=*/true);
     return;

@@ -26,6 +26,8 @@ class Gate {
   // Nothing moves and nobody is let in, and nobody is told, until Flow.
   void Stall();
   void Flow();
+  // Whoever comes from now on is let in to this port.
+  void Retarget(int target_port);
 
  private:
   struct Link {
@@ -41,7 +43,6 @@ class Gate {
   static bool Move(Link& link, short client_events, short server_events);
   static void Close(const Link& link, bool reset);
 
-  const int target_;
   int listening_ = -1;
   int wake_ = -1;
   int port_ = 0;
@@ -49,6 +50,7 @@ class Gate {
   std::thread thread_;
 
   std::mutex mu_;
+  int target_;
   bool stalled_ = false;
   bool reset_ = false;
   bool stop_ = false;

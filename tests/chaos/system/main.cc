@@ -30,7 +30,7 @@ struct Options {
 
 void PrintPlan(const std::vector<Planned>& schedule) {
   for (const Planned& planned : schedule) {
-    fmt::print("{:>8.3f} s  {:<28} pick {:>4}  {} ms\n",
+    fmt::print("{:>8.3f} s  {:<41} pick {:>4}  {} ms\n",
                static_cast<double>(planned.at.count()) / 1000, Name(planned.fault),
                planned.pick % 1000, planned.lasts.count());
   }
@@ -45,9 +45,11 @@ void Report(World& world, const Source& source, const Ledger& ledger, const Stor
   fmt::print("chaos: {} faults:", planned);
   for (const auto& [fault, count] : storm.injected()) fmt::print(" {} {};", count, Name(fault));
   fmt::print(
-      "\nchaos: Postgres started {} times, {} times out of space; offset resets done {}, refused "
-      "{}\n",
-      world.cluster().starts(), world.cluster().LogCount("No space left"), storm.resets_done(),
+      "\nchaos: Postgres started {} times, {} times out of space, failed over {} times; {} tables "
+      "locked to the end; offset resets done {}, refused {}\n",
+      world.source_server().starts() + world.feed_servers().starts(),
+      world.source_server().out_of_space() + world.feed_servers().out_of_space(),
+      world.feed_servers().failovers(), storm.locks_held(), storm.resets_done(),
       storm.resets_refused());
 }
 
@@ -94,7 +96,8 @@ int Run(const Options& options) {
   world.emulator().Signal(SIGTERM);
   if (world.emulator().WaitFor(Millis(15'000)) != 0)
     complaints.emplace_back("the emulator did not end well");
-  const bool ended = world.cluster().StopForGood(Millis(30'000));
+  const bool ended = world.source_server().StopForGood(Millis(30'000)) &&
+                     world.feed_servers().StopForGood(Millis(30'000));
   verdict.CheckProcesses(complaints, ended, options.world.folder);
   fmt::print("{} passed, {} failed\n", verdict.passed(), verdict.failed());
   return verdict.failed() == 0 ? 0 : 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 namespace lockstep::chaos {
 namespace {
@@ -35,6 +36,18 @@ constexpr Card kDeck[] = {
     {Fault::kStallRunnerBus, "stall runners-Pub/Sub", 2, 300, 2000},
     {Fault::kSlowFsync, "slow fsync", 2, 1000, 4000},
     {Fault::kDiskFull, "disk full", 2, 1000, 4000},
+    {Fault::kFailover, "fail over to a standby that lags", 1, 1000, 5000},
+    {Fault::kClockJump, "set Postgres' clock an hour wrong", 3, 1000, 8000},
+    {Fault::kHangPostgres, "hang Postgres", 2, 5000, 12'000},
+    {Fault::kHangPostgresAndEndPublisher, "hang Postgres, SIGTERM a publisher", 1, 12'000, 14'000},
+    {Fault::kRefuseInternal, "refuse every Publish: INTERNAL", 1, 4000, 7000},
+    {Fault::kRefuseUnknown, "refuse every Publish: UNKNOWN", 1, 4000, 7000},
+    {Fault::kRefuseFailedPrecondition, "refuse every Publish: FAILED_PRECONDITION", 1, 4000, 7000},
+    {Fault::kRefuseUnimplemented, "refuse every Publish: UNIMPLEMENTED", 1, 4000, 7000},
+    {Fault::kRefusePermissionDenied, "refuse every Publish: PERMISSION_DENIED", 1, 2000, 5000},
+    {Fault::kRefuseResourceExhausted, "refuse every Publish: RESOURCE_EXHAUSTED", 1, 2000, 5000},
+    {Fault::kLockReadModel, "lock a table of the consumer", 3, 8000, 14'000},
+    {Fault::kLockOutbox, "lock the outbox", 1, 2000, 8000},
     {Fault::kOffsetReset, "offset reset", 3, 0, 0},
     {Fault::kScalePublishers, "scale publishers", 3, 0, 0},
     {Fault::kScaleRunners, "scale runners", 3, 0, 0},
@@ -57,11 +70,21 @@ std::vector<Planned> MakeSchedule(uint64_t seed, Millis length) {
   };
   std::vector<Planned> schedule;
   std::vector<Fault> deck;
-  for (Millis at(2000); at < length; at += Millis(between(150, 1500))) {
+  // Not std::shuffle, whose order is the library's own affair.
+  const auto add = [&](std::vector<Fault> cards) {
+    for (size_t i = cards.size(); i > 1; --i) std::swap(cards[i - 1], cards[random() % i]);
+    deck.insert(deck.end(), cards.begin(), cards.end());
+  };
+  for (Millis at(2000); at < length; at += Millis(between(150, 1200))) {
     if (deck.empty()) {
-      for (const Card& card : kDeck) deck.insert(deck.end(), card.cards, card.fault);
-      // Not std::shuffle, whose order is the library's own affair.
-      for (size_t i = deck.size(); i > 1; --i) std::swap(deck[i - 1], deck[random() % i]);
+      std::vector<Fault> upper, lower;
+      for (const Card& card : kDeck) {
+        const int above = (card.cards + 1) / 2;
+        upper.insert(upper.end(), above, card.fault);
+        lower.insert(lower.end(), card.cards - above, card.fault);
+      }
+      add(std::move(lower));
+      add(std::move(upper));
     }
     const Card& card = CardOf(deck.back());
     deck.pop_back();

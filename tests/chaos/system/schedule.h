@@ -28,6 +28,18 @@ enum class Fault {
   kStallRunnerBus,
   kSlowFsync,
   kDiskFull,
+  kFailover,      // to a standby of the consumer's database that lacks the last commits
+  kClockJump,     // of Postgres, an hour ahead or back
+  kHangPostgres,  // SIGSTOP of its sessions, later SIGCONT
+  kHangPostgresAndEndPublisher,  // which must not wait for it
+  kRefuseInternal,               // every Publish, with that code
+  kRefuseUnknown,
+  kRefuseFailedPrecondition,
+  kRefuseUnimplemented,
+  kRefusePermissionDenied,
+  kRefuseResourceExhausted,
+  kLockReadModel,  // ACCESS EXCLUSIVE, as ALTER TABLE takes it
+  kLockOutbox,
   kOffsetReset,
   kScalePublishers,
   kScaleRunners,
@@ -43,8 +55,9 @@ struct Planned {
   Millis lasts;   // for those that last
 };
 
-// The faults of a run: the same for the same seed and length, whatever happens meanwhile. The
-// faults come as from a shuffled deck, so that a run of a minute has most kinds in it.
+// The faults of a run: the same for the same seed and length, whatever happens meanwhile. They come
+// as from a shuffled deck whose upper part has at least one of each kind, so that a minute meets
+// all.
 std::vector<Planned> MakeSchedule(uint64_t seed, Millis length);
 
 }  // namespace lockstep::chaos

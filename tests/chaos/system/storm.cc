@@ -1,6 +1,9 @@
 #include "tests/chaos/system/storm.h"
 
+#include <fmt/format.h>
+
 #include <csignal>
+#include <iterator>
 #include <thread>
 
 #include "platform/duration.h"
@@ -20,6 +23,18 @@ constexpr char kMissing[] =
     "(SELECT 1 FROM feed_state.inbox i WHERE i.generation = $2 AND i.event_id = e.id)";
 
 constexpr Millis kHandsFull{400};
+// Statements wait for the server that hangs.
+constexpr Millis kInTheMiddle{500};
+constexpr Millis kPostponed{300};
+// They look at every reconnect; stops and stalls take 8 s at most.
+constexpr Millis kRunnersLook{15'000};
+// A process gives up what it can't finish after 10 s; the rest is for a busy machine.
+constexpr Millis kEndsWithin{14'000};
+
+// Every batch of its group writes to it.
+constexpr const char* kLocked[] = {"read.feed_item",    "read.feed_total",   "read.steady_item",
+                                   "read.steady_total", "read.latest_item",  "read.latest_total",
+                                   "feed_state.inbox",  "feed_state.offsets"};
 
 SteadyTime Now() { return Clock::System().Steady(); }
 
@@ -37,9 +52,10 @@ void Storm::Run(const std::vector<Planned>& schedule, Millis length) {
     Strike(planned);
   }
   while (Now() < began + length) Tick();
+  over_ = true;
   for (const auto& ending : std::exchange(endings_, {})) ending.second();
   world_.Calm();
-  while (reset_ != nullptr) Tick();
+  while (reset_ != nullptr || !locks_.empty() || world_.feed_servers().failing()) Tick();
 }
 
 void Storm::Tick() {
@@ -54,6 +70,7 @@ void Storm::Tick() {
   }
   world_.Tick();
   ReapReset();
+  TickLocks();
   std::this_thread::sleep_for(kTick);
 }
 
@@ -62,12 +79,36 @@ void Storm::Last(Gate& gate, Millis time) {
   endings_.emplace_back(Now() + time, [&gate] { gate.Flow(); });
 }
 
+// What a lagging standby lacks is known to nobody but the runners that committed it: until all of
+// them have seen the new primary, none may be lost (docs/reliability.md).
+bool Storm::MustWait(const Planned& planned) {
+  Pair& pair = world_.feed_servers();
+  const bool needed = pair.failing() || Now() < pair.failed_over() + kRunnersLook;
+  switch (planned.fault) {
+    case Fault::kFailover:
+      return needed || !world_.ReadyForFailover();
+    case Fault::kKillRunner:
+    case Fault::kScaleRunners:
+      return needed;
+    case Fault::kHangPostgres:
+      return needed && planned.pick % 2 == 1;
+    default:
+      return false;
+  }
+}
+
 void Storm::Strike(const Planned& planned) {
+  if (MustWait(planned)) {
+    endings_.emplace_back(Now() + kPostponed, [this, planned] {
+      if (!over_) Strike(planned);
+    });
+    return;
+  }
   ++injected_[planned.fault];
   const auto later = [&](std::function<void()> end) {
     endings_.emplace_back(Now() + planned.lasts, std::move(end));
   };
-  Cluster& cluster = world_.cluster();
+  Cluster& cluster = world_.ServerOf(planned.pick % 2 == 0 ? "shop" : "feed");
   switch (planned.fault) {
     case Fault::kKillPublisher:
       return world_.publishers().Kill(planned.pick, planned.lasts);
@@ -115,6 +156,41 @@ void Storm::Strike(const Planned& planned) {
     case Fault::kDiskFull:
       cluster.DiskFull(true);
       return later([&cluster] { cluster.DiskFull(false); });
+    case Fault::kFailover:
+      return world_.feed_servers().FailOver(planned.lasts);
+    case Fault::kClockJump:
+      cluster.SetClock(std::chrono::hours(planned.pick % 4 < 2 ? 1 : -1));
+      return later([&cluster] { cluster.SetClock(std::chrono::seconds(0)); });
+    case Fault::kHangPostgres:
+      cluster.Stop(planned.pick % 4 < 2 ? Cluster::Hang::kAll : Cluster::Hang::kSome);
+      return later([&cluster] { cluster.Resume(); });
+    case Fault::kHangPostgresAndEndPublisher:
+      world_.source_server().Stop(Cluster::Hang::kAll);
+      endings_.emplace_back(Now() + kInTheMiddle, [this, planned] {
+        world_.publishers().End(planned.pick, kEndsWithin);
+      });
+      return later([this] {
+        world_.source_server().Resume();
+        if (world_.publishers().size() < 2) world_.publishers().Start(1);
+      });
+    case Fault::kRefuseInternal:
+    case Fault::kRefuseUnknown:
+    case Fault::kRefuseFailedPrecondition:
+    case Fault::kRefuseUnimplemented:
+    case Fault::kRefusePermissionDenied:
+    case Fault::kRefuseResourceExhausted: {
+      // The code is the last word of its name. Where two meet, the later one counts.
+      const std::string_view name = Name(planned.fault);
+      world_.RefusePublish(std::string(name.substr(name.rfind(' ') + 1)));
+      ++refusals_;
+      return later([this] {
+        if (--refusals_ == 0) world_.RefusePublish("");
+      });
+    }
+    case Fault::kLockReadModel:
+      return Lock("feed", kLocked[planned.pick % std::size(kLocked)], planned.lasts);
+    case Fault::kLockOutbox:
+      return Lock("shop", World::kOutbox, planned.lasts);
     case Fault::kOffsetReset:
       return Reset(planned.pick);
     case Fault::kScalePublishers:
@@ -126,6 +202,31 @@ void Storm::Strike(const Planned& planned) {
     case Fault::kCount:
       return;
   }
+}
+
+void Storm::Lock(const std::string& database, const std::string& table, Millis time) {
+  locks_.push_back({.database = database, .table = table, .until = Now() + time});
+}
+
+void Storm::TickLocks() {
+  for (TableLock& lock : locks_) {
+    const auto ended = lock.session == nullptr ? std::optional(-1) : lock.session->Ended();
+    if (!ended) continue;
+    lock.session.reset();
+    if (*ended == 0) {
+      ++locks_held_;
+      lock.until = {};
+    }
+    const auto left = std::chrono::duration_cast<Millis>(lock.until - Now());
+    if (left <= Millis(0)) continue;
+    // Not pg_sleep, which goes by the server's clock.
+    lock.session =
+        world_.ServerOf(lock.database)
+            .Run(lock.database,
+                 {"BEGIN", fmt::format("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", lock.table),
+                  fmt::format("\\! sleep {}", static_cast<double>(left.count()) / 1000), "COMMIT"});
+  }
+  std::erase_if(locks_, [](const TableLock& lock) { return lock.session == nullptr; });
 }
 
 void Storm::Reset(uint64_t pick) {
@@ -148,6 +249,9 @@ void Storm::ReapReset() {
 }
 
 std::string Storm::SafeTime() {
+  Pair& pair = world_.feed_servers();
+  if (pair.failing() || pair.primary().hangs()) return {};
+  if (pair.failovers() != std::exchange(failovers_, pair.failovers())) in_inbox_ = 0;
   const auto connection = postgres::Connection::Open({.url = world_.feed_url(),
                                                       .application_name = "chaos",
                                                       .connect_timeout = Millis(1'000),

@@ -25,11 +25,16 @@ class Storm {
   const std::map<Fault, int>& injected() const { return injected_; }
   int resets_done() const { return resets_done_; }
   int resets_refused() const { return resets_refused_; }
+  int locks_held() const { return locks_held_; }  // to their end
 
  private:
   void Strike(const Planned& planned);
+  // Whether something else has to come to its end first.
+  bool MustWait(const Planned& planned);
   void Tick();
   void Last(Gate& gate, Millis time);
+  void Lock(const std::string& database, const std::string& table, Millis time);
+  void TickLocks();
   void Reset(uint64_t pick);
   void ReapReset();
   // A time such that no event of the feed that is still to come was published before it; empty when
@@ -41,9 +46,19 @@ class Storm {
   const Ledger& ledger_;
   std::map<Fault, int> injected_;
   std::vector<std::pair<SteadyTime, std::function<void()>>> endings_;
+  // Another session that keeps a table to itself; one whose server goes down comes back.
+  struct TableLock {
+    std::string database, table;
+    SteadyTime until;
+    std::unique_ptr<Child> session;
+  };
+  std::vector<TableLock> locks_;
   std::unique_ptr<Child> reset_;
   SteadyTime reset_limit_;
-  int resets_done_ = 0, resets_refused_ = 0;
+  bool over_ = false;
+  int failovers_ = 0;  // before the last look into the inbox
+  int refusals_ = 0;   // that last at this moment
+  int resets_done_ = 0, resets_refused_ = 0, locks_held_ = 0;
   size_t in_inbox_ = 0;      // so many of the ledger's events are in the feed's inbox …
   int64_t generation_ = -1;  // … of this generation
 };

@@ -47,6 +47,7 @@ relay:
   ping_interval: 500ms
   session_timeout: 3s
   watchdog: 6s
+  max_attempts: 2
   retry: {{base: 200ms, cap: 2s}}
   tables: [shop.outbox]
 topics: {{chaos.item.changed.v1: chaos.events}}
@@ -57,15 +58,27 @@ pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
 http: {{enabled: false}}
 groups:
 )";
+// Tries are few and statements short, so that who blames events for what befalls them is found out.
 constexpr char kGroupYaml[] = R"(  - file: {}.yaml
     lanes: 2
     ack_deadline: 10s
     ack_fence: 3s
     seek_takeover: 10s
-    statement_timeout: 5s
+    statement_timeout: 1s
+    transient_tries: 2
+    max_attempts: 3
+    checkpoints: true
+    checkpoint_every: 5s
+    checkpoint_keep: 2m
     dead_letter_budget: 0
     on_gap: {}
     on_poison: {}
+)";
+constexpr char kEmulatorYaml[] = R"(fault-drop-acks: 0.02
+fault-delay-acks: 0.02
+fault-ack-delay: 1s
+fault-duplicate: 0.02
+fault-close-streams: 0.005
 )";
 constexpr char kProvisionYaml[] = R"(pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
 topics:
@@ -84,15 +97,25 @@ const std::vector<GroupUnderTest>& Groups() {
 
 World::World(WorldOptions options)
     : options_(std::move(options)),
-      cluster_(options_.folder + "/postgres", options_.bin + "/libchaos_bad_disk.so") {
-  cluster_.Start();
+      source_server_(options_.folder + "/source", options_.bin + "/libchaos_bad_machine.so"),
+      feed_servers_(options_.folder + "/feed", options_.bin + "/libchaos_bad_machine.so") {
+  source_server_.Make();
+  source_server_.Start();
   StartEmulator();
-  publisher_database_ = std::make_unique<Gate>(cluster_.port());
-  runner_database_ = std::make_unique<Gate>(cluster_.port());
+  publisher_database_ = std::make_unique<Gate>(source_server_.port());
+  runner_database_ = std::make_unique<Gate>(feed_servers_.primary().port());
+  operator_database_ = std::make_unique<Gate>(feed_servers_.primary().port());
+  feed_servers_.OnFailover([this](int port) {
+    for (Gate* gate : {runner_database_.get(), operator_database_.get()}) {
+      gate->Retarget(port);
+      gate->Reset();
+    }
+  });
   publisher_bus_ = std::make_unique<Gate>(bus_port_);
   runner_bus_ = std::make_unique<Gate>(bus_port_);
   WriteConfigurations();
   MakeDatabases();
+  feed_servers_.Follow();
   Provision();
   publishers_ = std::make_unique<Fleet>(
       "publisher", Program("lockstep-publisher", {"--config", File("publisher.yaml")}));
@@ -120,12 +143,12 @@ void World::WriteFile(const std::string& name, const std::string& text) const {
 }
 
 void World::StartEmulator() {
+  WriteFaults("");
   Child::Command command =
       Program("lockstep-emulator",
               {"--port", "0", "--fault-seed", fmt::format("{}", options_.seed % 1'000'000),
-               "--fault-drop-acks", "0.02", "--fault-delay-acks", "0.02", "--fault-ack-delay", "1s",
-               "--fault-duplicate", "0.02", "--fault-close-streams", "0.005", "--fault-refuse",
-               "0.005", "--fault-clock-swing", fmt::format("{}ms", kClockSwing.count())});
+               "--fault-clock-swing", fmt::format("{}ms", kClockSwing.count()), "--config",
+               File("emulator.yaml")});
   command.log = File("emulator.log");
   emulator_ = std::make_unique<Child>(command);
   for (int tries = 0; tries < 300 && bus_port_ == 0; ++tries) {
@@ -140,6 +163,21 @@ void World::StartEmulator() {
   auto transport = pubsub::MakeTransport({.emulator_host = fmt::format("127.0.0.1:{}", bus_port_)});
   if (!transport.ok()) throw std::runtime_error(std::string(MessageOf(transport.status())));
   transport_ = *std::move(transport);
+}
+
+void World::WriteFaults(const std::string& refuse_publish) const {
+  std::string refusals = "fault-refuse: 0.005\n";
+  if (!refuse_publish.empty()) {
+    refusals =
+        "fault-refuse: 1\nfault-refuse-method: Publish\nfault-refuse-status: " + refuse_publish +
+        "\n";
+  }
+  WriteFile("emulator.yaml", kEmulatorYaml + refusals);
+}
+
+void World::RefusePublish(const std::string& code) {
+  WriteFaults(code);
+  emulator_->Signal(SIGHUP);
 }
 
 void World::WriteConfigurations() {
@@ -159,14 +197,16 @@ void World::WriteConfigurations() {
   provision += "  - {name: chaos.events.witness, topic: chaos.events}\n";
   WriteFile("runner.yaml",
             fmt::format(kRunnerYaml, runner_database_->port(), runner_bus_->port()) + groups);
-  // The operator's, past the gates.
-  WriteFile("operator.yaml", fmt::format(kRunnerYaml, cluster_.port(), bus_port_) + groups);
+  // The operator's, past the gates that are attacked.
+  WriteFile("operator.yaml",
+            fmt::format(kRunnerYaml, operator_database_->port(), bus_port_) + groups);
   WriteFile("pubsub.yaml", provision);
 }
 
 void World::MakeDatabases() {
-  const auto server = Connect(cluster_.Url("postgres"));
-  for (const char* sql : {"CREATE DATABASE shop", "CREATE DATABASE feed"}) Script(*server, sql);
+  for (const char* name : {"shop", "feed"}) {
+    Script(*Connect(ServerOf(name).Url("postgres")), fmt::format("CREATE DATABASE {}", name));
+  }
   MustRun("lockstepctl", {"--database", source_url(), "migrate", "up", "--set", "outbox"});
   MustRun("lockstepctl",
           {"--database", feed_url(), "migrate", "up", "--set", "state", "--schema", "feed_state"});
@@ -194,15 +234,42 @@ std::unique_ptr<Child> World::BeginReset(std::vector<std::string> target) {
   return std::make_unique<Child>(command);
 }
 
+std::string World::feed_url() const {
+  return fmt::format("postgresql://lockstep@127.0.0.1:{}/feed", operator_database_->port());
+}
+
+bool World::ReadyForFailover() {
+  Cluster* const standby = feed_servers_.standby();
+  if (standby == nullptr || runners_->ending()) return false;
+  const auto connection = postgres::Connection::Open({.url = standby->Url("feed"),
+                                                      .application_name = "chaos",
+                                                      .connect_timeout = Millis(1'000),
+                                                      .statement_timeout = Millis(1'000)});
+  if (!connection.ok()) return false;
+  const auto known =
+      (*connection)
+          ->Execute(
+              "SELECT count(DISTINCT group_name), "
+              "(SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming') "
+              "FROM feed_state.checkpoints");
+  return known.ok() && known->Int(0, 0) == static_cast<int64_t>(Groups().size()) &&
+         known->Int(0, 1) == 1;
+}
+
 void World::Tick() {
-  cluster_.Tick();
+  source_server_.Tick();
+  feed_servers_.Tick();
   publishers_->Tick();
   runners_->Tick();
 }
 
 void World::Calm() {
-  cluster_.DiskFull(false);
-  cluster_.SlowFsync(false);
+  for (Cluster* server : {&source_server_, &feed_servers_.primary()}) {
+    server->DiskFull(false);
+    server->SlowFsync(false);
+    server->Resume();
+    server->SetClock(std::chrono::seconds(0));
+  }
   for (Gate* gate : {publisher_database_.get(), runner_database_.get(), publisher_bus_.get(),
                      runner_bus_.get()}) {
     gate->Flow();
@@ -237,7 +304,10 @@ std::set<std::string> World::Inventory() {
       continue;  // refused by chance
     }
     for (const auto& each : *subscriptions) found.insert(each.name);
-    for (const auto& each : *snapshots) found.insert(each.name);
+    for (const auto& each : *snapshots) {
+      // Checkpoints come and go while the runners are up.
+      if (each.name.find(".cp-") == std::string::npos) found.insert(each.name);
+    }
     for (const auto& each : *topics) found.insert(each.name);
     return found;
   }

@@ -3,12 +3,14 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pubsub/transport.h"
 #include "tests/chaos/system/cluster.h"
 #include "tests/chaos/system/fleet.h"
 #include "tests/chaos/system/gate.h"
+#include "tests/chaos/system/pair.h"
 
 namespace lockstep::chaos {
 
@@ -27,13 +29,18 @@ struct WorldOptions {
   uint64_t seed = 1;
 };
 
-// Everything under attack, set up as an operator would: one Postgres with two databases, the
-// emulator, publishers and runners, and a gate between each two that talk. Of the main thread.
+// Everything under attack, set up as an operator would: a Postgres server for the source, two for
+// the consumer, the emulator, publishers and runners, and a gate between each two that talk. Of the
+// main thread.
 class World {
  public:
   explicit World(WorldOptions options);
 
-  Cluster& cluster() { return cluster_; }
+  Cluster& source_server() { return source_server_; }
+  Pair& feed_servers() { return feed_servers_; }
+  Cluster& ServerOf(std::string_view database) {
+    return database == "feed" ? feed_servers_.primary() : source_server_;
+  }
   Fleet& publishers() { return *publishers_; }
   Fleet& runners() { return *runners_; }
   Child& emulator() { return *emulator_; }
@@ -43,11 +50,16 @@ class World {
   Gate& runner_bus() { return *runner_bus_; }
   pubsub::Admin& admin() { return transport_->admin(); }
 
-  std::string source_url() const { return cluster_.Url("shop"); }
-  std::string feed_url() const { return cluster_.Url("feed"); }
+  std::string source_url() const { return source_server_.Url("shop"); }
+  std::string feed_url() const;  // of whoever is the primary
 
   // lockstepctl offsets reset feed …, under way.
   std::unique_ptr<Child> BeginReset(std::vector<std::string> target);
+  // Pub/Sub answers every Publish with this code ("INTERNAL"), until it is empty.
+  void RefusePublish(const std::string& code);
+  // Whether a failover of the consumer's database can be healed: the standby follows, it knows a
+  // checkpoint of every group, and no runner takes what it knows to its grave.
+  bool ReadyForFailover();
   void Tick();
   // Ends every attack that lasts.
   void Calm();
@@ -65,6 +77,7 @@ class World {
 
  private:
   void StartEmulator();
+  void WriteFaults(const std::string& refuse_publish) const;
   void MakeDatabases();
   void Provision();
   void WriteConfigurations();
@@ -74,10 +87,12 @@ class World {
   void MustRun(const std::string& name, std::vector<std::string> arguments) const;
 
   const WorldOptions options_;
-  Cluster cluster_;
+  Cluster source_server_;
+  Pair feed_servers_;
   std::unique_ptr<Child> emulator_;
   int bus_port_ = 0;
   std::unique_ptr<Gate> publisher_database_, runner_database_, publisher_bus_, runner_bus_;
+  std::unique_ptr<Gate> operator_database_;  // is left alone
   std::unique_ptr<pubsub::Transport> transport_;
   std::unique_ptr<Fleet> publishers_, runners_;
 };
