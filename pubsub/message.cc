@@ -13,8 +13,9 @@ absl::Status CheckAttribute(const std::string& key, const std::string& value) {
                            kMaxAttributeKeyBytes);
   }
   if (!ValidUtf8(key)) return InvalidArgument("an attribute's key is not UTF-8");
-  if (key.starts_with("goog")) {
-    return InvalidArgument("attribute '{}': the prefix goog is Google's own", key);
+  if (key.starts_with("goog") && !key.starts_with("googclient_")) {
+    return InvalidArgument("attribute '{}': the prefix goog is Google's own, but for googclient_",
+                           key);
   }
   if (value.size() > kMaxAttributeValueBytes) {
     return InvalidArgument("attribute '{}' has {} bytes, {} at most", key, value.size(),

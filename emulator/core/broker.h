@@ -44,7 +44,10 @@ class Broker {
   absl::Status DeleteSchema(const pb::DeleteSchemaRequest& request);
 
   // broker_publish.cc
-  absl::StatusOr<pb::PublishResponse> Publish(const pb::PublishRequest& request);
+  // `wakes` are to be woken once the publish is answered: a client hears of its message before
+  // anybody gets it, as a rule.
+  absl::StatusOr<pb::PublishResponse> Publish(const pb::PublishRequest& request,
+                                              Subscription::Wakes* wakes);
   // Of a subscription's dead letters. CanForward is called with the subscription's lock held.
   bool CanForward(const std::string& topic) const { return FindTopic(topic).ok(); }
   void Forward(const std::string& subscription, const std::string& topic,

@@ -14,6 +14,11 @@ constexpr size_t kMaxAttributeKey = 256;
 constexpr size_t kMaxAttributeValue = 1024;
 constexpr size_t kMaxOrderingKey = 1024;
 
+// Google's clients add attributes of their own, for tracing and schemas.
+bool IsReserved(std::string_view key) {
+  return key.starts_with("goog") && !key.starts_with("googclient_");
+}
+
 // RefuseUnknown would cost too much here.
 absl::Status CheckUnknown(const google::protobuf::Message& proto) {
   if (proto.GetReflection()->GetUnknownFields(proto).empty()) return absl::OkStatus();
@@ -34,9 +39,10 @@ absl::Status CheckMessage(const pb::PubsubMessage& message) {
                            message.attributes().size(), kMaxAttributes);
   }
   for (const auto& [key, value] : message.attributes()) {
-    if (key.empty() || key.size() > kMaxAttributeKey || key.starts_with("goog")) {
+    if (key.empty() || key.size() > kMaxAttributeKey || IsReserved(key)) {
       return InvalidArgument(
-          "An attribute's key must have 1 to {} bytes and not begin with 'goog'; one has {}.",
+          "An attribute's key must have 1 to {} bytes and not begin with 'goog' (but for "
+          "'googclient_'); one has {}.",
           kMaxAttributeKey, key.size());
     }
     if (value.size() > kMaxAttributeValue) {
@@ -65,16 +71,23 @@ absl::Status CheckPublish(const pb::PublishRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& request) {
+absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& request,
+                                                    Subscription::Wakes* wakes) {
   ASSIGN_OR_RETURN(const auto topic, FindTopic(request.topic()));
   RETURN_IF_ERROR(CheckPublish(request));
-  if (const auto settings = topic->Schema()) {
-    RETURN_IF_ERROR(schemas_->CheckMessages(*settings, request));
-  }
   std::vector<std::shared_ptr<Message>> messages;
   messages.reserve(static_cast<size_t>(request.messages_size()));
   for (const auto& message : request.messages()) messages.push_back(MakeMessage(message));
-  auto ids = topic->Publish(std::move(messages));
+  if (const auto settings = topic->Schema()) {
+    ASSIGN_OR_RETURN(const auto revisions, schemas_->FindRevisions(*settings, request));
+    for (size_t i = 0; i < messages.size(); ++i) {
+      AddAttributes({{"googclient_schemaname", settings->schema()},
+                     {"googclient_schemaencoding", pb::Encoding_Name(settings->encoding())},
+                     {"googclient_schemarevisionid", revisions[i]}},
+                    messages[i].get());
+    }
+  }
+  auto ids = topic->Publish(std::move(messages), wakes);
   pb::PublishResponse response;
   response.mutable_message_ids()->Add(std::make_move_iterator(ids.begin()),
                                       std::make_move_iterator(ids.end()));
@@ -98,7 +111,9 @@ void Broker::Forward(const std::string& subscription, const std::string& topic,
         FormatTimestamp(letter.message->publish_time);
     messages.push_back(MakeMessage(message));
   }
-  (*found)->Publish(std::move(messages));
+  Subscription::Wakes wakes;
+  (*found)->Publish(std::move(messages), &wakes);
+  for (const auto& wakeable : wakes) wakeable->Wake();
 }
 
 }  // namespace lockstep::emulator

@@ -9,7 +9,12 @@
 namespace lockstep::emulator {
 
 absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequest& request) {
-  const std::string& name = request.name();
+  std::string name = request.name();
+  if (name.empty()) {
+    ASSIGN_OR_RETURN(const auto beside,
+                     ResourceName::Parse(request.subscription(), "subscriptions"));
+    name = AssignName(beside, "snapshots");
+  }
   RETURN_IF_ERROR(RefuseUnsupported(request, {"name", "subscription", "labels"}));
   RETURN_IF_ERROR(ResourceName::Parse(name, "snapshots").status());
   RETURN_IF_ERROR(CheckLabels(request.labels()));
@@ -92,9 +97,8 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
   switch (request.target_case()) {
     case pb::SeekRequest::kTime: {
       const WallTime time = FromProto(request.time());
-      const auto is_before = [time](const MessagePtr& each) { return each->publish_time < time; };
       return attached.subscription->Seek(
-          attached.topic->Kept(is_before),
+          attached.topic->Retained(time),
           [time](const Message& message) { return message.publish_time >= time; });
     }
     case pb::SeekRequest::kSnapshot: {
@@ -107,10 +111,7 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
       std::vector<MessagePtr> refill = snapshot->state.unacked;
       std::unordered_set<uint64_t> unacked;
       for (const MessagePtr& message : refill) unacked.insert(message->sequence);
-      for (MessagePtr& message :
-           attached.topic->Kept([end](const MessagePtr& each) { return each->sequence < end; })) {
-        refill.push_back(std::move(message));
-      }
+      for (MessagePtr& message : attached.topic->Kept(end)) refill.push_back(std::move(message));
       return attached.subscription->Seek(refill, [&](const Message& message) {
         return message.sequence >= end || unacked.contains(message.sequence);
       });

@@ -68,7 +68,7 @@ absl::Status Broker::CheckSubscription(pb::Subscription* config) const {
   RETURN_IF_ERROR(CheckExpiration(config));
   RETURN_IF_ERROR(CheckDeadLetters(config));
   RETURN_IF_ERROR(CheckRetry(config));
-  config->clear_push_config();
+  config->mutable_push_config()->Clear();  // there, and empty: pull
   config->set_state(pb::Subscription::ACTIVE);
   if (!config->has_dead_letter_policy()) return absl::OkStatus();
   return FindTopic(config->dead_letter_policy().dead_letter_topic()).status();

@@ -33,6 +33,10 @@ pb::Subscription Shown(const Subscription& subscription, const Topic& attached_t
 
 absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscription& request) {
   pb::Subscription config = request;
+  if (config.name().empty()) {
+    ASSIGN_OR_RETURN(const auto beside, ResourceName::Parse(config.topic(), "topics"));
+    config.set_name(AssignName(beside, "subscriptions"));
+  }
   RETURN_IF_ERROR(ResourceName::Parse(config.name(), "subscriptions").status());
   ASSIGN_OR_RETURN(const auto topic, FindTopic(config.topic()));
   RETURN_IF_ERROR(RefuseUnsupportedSubscription(config));

@@ -12,7 +12,7 @@ Entry* DeliveryQueue::FindLease(uint64_t sequence, uint64_t lease) {
   return current ? entry : nullptr;
 }
 
-AckOutcome DeliveryQueue::Acknowledge(uint64_t sequence, uint64_t lease) {
+AckOutcome DeliveryQueue::Acknowledge(uint64_t sequence, uint64_t lease, bool past_seek) {
   Entry* entry = log_.Find(sequence);
   if (entry == nullptr && acked_leases_.count(lease) > 0) return AckOutcome::kDone;
   if (entry == nullptr || lease == 0 || lease >= next_lease_) return AckOutcome::kInvalid;
@@ -22,6 +22,7 @@ AckOutcome DeliveryQueue::Acknowledge(uint64_t sequence, uint64_t lease) {
     return AckOutcome::kInvalid;
   }
   if (entry->state == AckState::kAcked) return AckOutcome::kDone;
+  if (lease < first_since_seek_ && !past_seek) return AckOutcome::kInvalid;
   if (policy_.exactly_once && entry->key != nullptr && entry->key->entries.front() != sequence) {
     return AckOutcome::kUnordered;
   }

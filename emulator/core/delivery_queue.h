@@ -73,7 +73,8 @@ class DeliveryQueue {
   void CollectWakes(std::vector<std::shared_ptr<Wakeable>>* wakes);
   void CollectAll(std::vector<std::shared_ptr<Wakeable>>* wakes);
 
-  AckOutcome Acknowledge(uint64_t sequence, uint64_t lease);
+  // `past_seek`: a lease from before a Seek counts too (fault injection).
+  AckOutcome Acknowledge(uint64_t sequence, uint64_t lease, bool past_seek = false);
   AckOutcome Extend(uint64_t sequence, uint64_t lease, SteadyTime until);
   AckOutcome Release(uint64_t sequence, uint64_t lease, SteadyTime now);  // a nack
   // Drops what is acked and not kept at the front. To be called after a batch of the three above.
@@ -86,8 +87,9 @@ class DeliveryQueue {
   std::vector<DeadLetter> TakeDeadLetters() { return std::move(dead_letters_); }
 
   // A seek: `refill` are messages that were kept elsewhere (the topic's retention, a snapshot), in
-  // order; each kept message becomes pending or acked as `unacked` says. Leases end, but their ack
-  // ids stay good: an ack that was under way still counts.
+  // order; each kept message becomes pending or acked as `unacked` says. Leases end, and an ack
+  // that was under way acks nothing: what becomes pending is delivered at least once after the
+  // seek.
   using Wanted = std::function<bool(const Message&)>;
   void Replay(const std::vector<MessagePtr>& refill, const Wanted& wanted, const Wanted& unacked);
   // What is not acked, in order.
@@ -122,6 +124,7 @@ class DeliveryQueue {
   std::deque<uint64_t> retries_;                  // the same, redelivered: they go first
   std::multimap<SteadyTime, uint64_t> backoffs_;  // when it ends; may be out of date
   uint64_t next_lease_ = 1;
+  uint64_t first_since_seek_ = 1;  // the first lease after the last seek
   // With exactly-once delivery: the last leases that were acked. A client that lost the answer asks
   // again and must hear yes, also when the message is gone.
   std::unordered_set<uint64_t> acked_leases_;

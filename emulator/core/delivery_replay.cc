@@ -22,6 +22,7 @@ void DeliveryQueue::Replay(const std::vector<MessagePtr>& refill, const Wanted& 
   ready_.clear();
   retries_.clear();
   backoffs_.clear();
+  first_since_seek_ = next_lease_;
   for (uint64_t sequence = log_.begin(); sequence < log_.end(); ++sequence) {
     Entry& entry = log_.At(sequence);
     entry.key = nullptr;  // gone with Clear; before EndLease, which would count in it

@@ -24,6 +24,12 @@ std::shared_ptr<Message> MakeMessage(const PubsubMessage& sent) {
   return message;
 }
 
+void AddAttributes(const std::map<std::string, std::string>& attributes, Message* message) {
+  PubsubMessage added;
+  added.mutable_attributes()->insert(attributes.begin(), attributes.end());
+  added.AppendToString(&message->wire);  // the last entry of a name counts
+}
+
 void Stamp(uint64_t sequence, uint64_t id, WallTime publish_time, Message* message) {
   message->sequence = sequence;
   message->id = fmt::format("{}", id);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,9 @@ using MessagePtr = std::shared_ptr<const Message>;
 
 // What a client sent, serialized, lacking what Stamp adds.
 std::shared_ptr<Message> MakeMessage(const google::pubsub::v1::PubsubMessage& sent);
+
+// Adds attributes, in the place of those that the client sent under the same names.
+void AddAttributes(const std::map<std::string, std::string>& attributes, Message* message);
 
 // Gives a message its place, id and time.
 void Stamp(uint64_t sequence, uint64_t id, WallTime publish_time, Message* message);

@@ -157,10 +157,10 @@ absl::StatusOr<AckReport> Subscription::ForEach(
   return report;
 }
 
-absl::StatusOr<AckReport> Subscription::Acknowledge(const AckIds& ids) {
+absl::StatusOr<AckReport> Subscription::Acknowledge(const AckIds& ids, bool past_seek) {
   // In one request, the order of the ids means nothing.
-  return ForEach(ids, true, [this](const ParsedAck& ack) {
-    return queue_.Acknowledge(ack.id.sequence, ack.id.lease);
+  return ForEach(ids, true, [this, past_seek](const ParsedAck& ack) {
+    return queue_.Acknowledge(ack.id.sequence, ack.id.lease, past_seek);
   });
 }
 

@@ -75,7 +75,8 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
   // What is leased to it: messages and bytes.
   std::pair<int64_t, int64_t> OutstandingOf(const Consumer* consumer) const;
 
-  absl::StatusOr<AckReport> Acknowledge(const AckIds& ids);
+  // `past_seek`: ids from before a Seek count too, as they never do with the service.
+  absl::StatusOr<AckReport> Acknowledge(const AckIds& ids, bool past_seek = false);
   // `seconds` has one value for each id, or one for all; 0 is a nack.
   absl::StatusOr<AckReport> ModifyAckDeadline(const AckIds& ids, const std::vector<int>& seconds);
 

@@ -31,30 +31,27 @@ std::optional<pb::SchemaSettings> Topic::Schema() const {
   return config_.schema_settings();
 }
 
-std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> messages) {
+std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> messages,
+                                        Subscription::Wakes* wakes) {
   std::vector<std::string> ids;
   ids.reserve(messages.size());
   std::vector<MessagePtr> published;
   published.reserve(messages.size());
-  Subscription::Wakes wakes;
-  {
-    std::scoped_lock lock(mu_);
-    // The service's clock is fine to the microsecond at best; and it never goes back on a topic.
-    last_time_ =
-        std::max(last_time_, WallTime(std::chrono::floor<std::chrono::microseconds>(clock_.Now())));
-    uint64_t id = next_id_->fetch_add(messages.size());
-    for (auto& message : messages) {
-      Stamp(next_sequence_++, id++, last_time_, message.get());
-      ids.push_back(message->id);
-      published.push_back(std::move(message));
-    }
-    if (retention_ > Millis(0) || !holds_.empty()) {
-      kept_.insert(kept_.end(), published.begin(), published.end());
-    }
-    Trim();
-    for (const auto& subscription : subscriptions_) subscription->Append(published, &wakes);
+  std::scoped_lock lock(mu_);
+  // The service's clock is fine to the microsecond at best; and it never goes back on a topic.
+  last_time_ =
+      std::max(last_time_, WallTime(std::chrono::floor<std::chrono::microseconds>(clock_.Now())));
+  uint64_t id = next_id_->fetch_add(messages.size());
+  for (auto& message : messages) {
+    Stamp(next_sequence_++, id++, last_time_, message.get());
+    ids.push_back(message->id);
+    published.push_back(std::move(message));
   }
-  for (const auto& wakeable : wakes) wakeable->Wake();
+  if (retention_ > Millis(0) || !holds_.empty()) {
+    kept_.insert(kept_.end(), published.begin(), published.end());
+  }
+  Trim();
+  for (const auto& subscription : subscriptions_) subscription->Append(published, wakes);
   return ids;
 }
 
@@ -75,10 +72,22 @@ std::vector<std::shared_ptr<Subscription>> Topic::Subscriptions() const {
   return subscriptions_;
 }
 
-std::vector<MessagePtr> Topic::Kept(const std::function<bool(const MessagePtr&)>& too_old) {
+std::vector<MessagePtr> Topic::Retained(WallTime from) {
   std::scoped_lock lock(mu_);
-  Trim();
+  const auto too_old = [this, from](const MessagePtr& each) {
+    return each->publish_time < from || !IsRetained(*each);
+  };
   return {std::partition_point(kept_.begin(), kept_.end(), too_old), kept_.end()};
+}
+
+std::vector<MessagePtr> Topic::Kept(uint64_t first_sequence) {
+  std::scoped_lock lock(mu_);
+  const auto too_old = [=](const MessagePtr& each) { return each->sequence < first_sequence; };
+  return {std::partition_point(kept_.begin(), kept_.end(), too_old), kept_.end()};
+}
+
+bool Topic::IsRetained(const Message& message) const {
+  return retention_ > Millis(0) && message.publish_time > clock_.Now() - retention_;
 }
 
 uint64_t Topic::Hold() {
@@ -94,12 +103,10 @@ void Topic::Release(uint64_t hold) {
 }
 
 void Topic::Trim() {
-  const WallTime oldest = clock_.Now() - retention_;
   while (!kept_.empty()) {
     const Message& front = *kept_.front();
-    const bool retained = retention_ > Millis(0) && front.publish_time > oldest;
     const bool held = !holds_.empty() && front.sequence >= *holds_.begin();
-    if (retained || held) return;
+    if (held || IsRetained(front)) return;
     kept_.pop_front();
   }
 }

@@ -31,8 +31,9 @@ class Topic {
   // What messages must look like; nothing = anything.
   std::optional<pb::SchemaSettings> Schema() const;
 
-  // Returns their ids.
-  std::vector<std::string> Publish(std::vector<std::shared_ptr<Message>> messages);
+  // Returns their ids. `wakes` are for the caller to wake.
+  std::vector<std::string> Publish(std::vector<std::shared_ptr<Message>> messages,
+                                   Subscription::Wakes* wakes);
 
   // Adds the subscription that `make` makes; it gets everything from `first_sequence` on.
   using Make = std::function<std::shared_ptr<Subscription>(uint64_t first_sequence)>;
@@ -40,8 +41,10 @@ class Topic {
   void Detach(const Subscription* subscription);
   std::vector<std::shared_ptr<Subscription>> Subscriptions() const;
 
-  // What is kept, in order, without the first ones that are `too_old`.
-  std::vector<MessagePtr> Kept(const std::function<bool(const MessagePtr&)>& too_old);
+  // What its retention keeps for every subscription, in order, from this time on.
+  std::vector<MessagePtr> Retained(WallTime from);
+  // That and what is held, from this place on. REQUIRES: for one whose hold lives.
+  std::vector<MessagePtr> Kept(uint64_t first_sequence);
 
   // While a hold lives, everything published after it is kept.
   uint64_t Hold();
@@ -49,6 +52,7 @@ class Topic {
 
  private:
   void Trim();
+  bool IsRetained(const Message& message) const;  // by the topic's own retention
 
   std::atomic<uint64_t>* const next_id_;
   const Clock& clock_;

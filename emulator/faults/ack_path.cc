@@ -27,8 +27,10 @@ absl::StatusOr<AckReport> AcknowledgePastFaults(Faults* faults, Timekeeper* time
   if (report.exactly_once) {
     report.temporary = std::move(refused);
   } else if (!later.empty()) {
-    timekeeper->At(timekeeper->clock().Steady() + options.ack_delay,
-                   [subscription, later] { (void)subscription->Acknowledge(later); });
+    // Worse than the service: whoever waits for acks before a Seek can show that it does.
+    timekeeper->At(timekeeper->clock().Steady() + options.ack_delay, [subscription, later] {
+      (void)subscription->Acknowledge(later, /*past_seek=*/true);
+    });
   }
   return report;
 }

@@ -100,6 +100,29 @@ TEST_F(FaultsWire, DelaysAcks) {
   EXPECT_THAT(DataOf(stream->Read(1)), ElementsAre("b"));  // there is room: "a" is acked now
 }
 
+// Which the service rules out: so a test can show that somebody waits for acks before a Seek.
+TEST_F(FaultsWire, ADelayedAckCountsAfterASeekToo) {
+  ASSERT_TRUE(CreateSubscription().ok());
+  Publish("a");
+  FaultOptions faults;
+  faults.delay_acks = 1;
+  faults.ack_delay = seconds(1);
+  server_->faults().Set(faults);
+  EXPECT_TRUE(Acknowledge(AckIdsOf(PullNow())).ok());
+  EXPECT_TRUE(SeekToTime(clock_.Now() - seconds(1)).ok());
+  server_->faults().Set({});
+  clock_.Advance(seconds(1));
+  Publish("b");
+  auto stream = Open(kSubscription, [](auto* r) { r->set_max_outstanding_messages(1); });
+  auto next = stream->Read(1);
+  // The ack lands in a moment, on the timekeeper's thread.
+  while (DataOf(next)[0] == "a") {
+    stream->Nack(next[0].ack_id());
+    next = stream->Read(1);
+  }
+  EXPECT_THAT(DataOf(next), ElementsAre("b"));
+}
+
 TEST_F(FaultsWire, WithExactlyOnceADroppedAckIsATemporaryFailure) {
   ASSERT_TRUE(CreateSubscription([](auto* s) { s->set_enable_exactly_once_delivery(true); }).ok());
   Publish("a");

@@ -46,7 +46,7 @@ pb::Schema SchemaRegistry::Append(pb::Schema schema, std::shared_ptr<const Proto
   const auto number = static_cast<uint32_t>(++revisions_made_ * 2'654'435'761U);
   schema.set_revision_id(fmt::format("{:08x}", number));
   *schema.mutable_revision_create_time() = ToProto(clock_.Now());
-  revisions->push_back({schema, std::move(compiled)});
+  revisions->push_back(std::make_shared<Revision>(Revision{schema, std::move(compiled)}));
   return schema;
 }
 
@@ -65,7 +65,7 @@ absl::StatusOr<pb::Schema> SchemaRegistry::Create(const pb::CreateSchemaRequest&
 SchemaRegistry::Revisions::const_iterator SchemaRegistry::FindIn(const Revisions& revisions,
                                                                  const std::string& id) {
   return std::find_if(revisions.begin(), revisions.end(),
-                      [&id](const Revision& each) { return each.schema.revision_id() == id; });
+                      [&id](const auto& each) { return each->schema.revision_id() == id; });
 }
 
 absl::StatusOr<SchemaRegistry::Revisions*> SchemaRegistry::FindLocked(const std::string& name) {
@@ -81,7 +81,8 @@ absl::StatusOr<SchemaRegistry::Revisions> SchemaRegistry::Find(const std::string
   return *revisions;
 }
 
-absl::StatusOr<SchemaRegistry::Revision> SchemaRegistry::FindRevision(const std::string& name) {
+absl::StatusOr<std::shared_ptr<const SchemaRegistry::Revision>> SchemaRegistry::FindRevision(
+    const std::string& name) {
   const size_t at = name.find('@');
   ASSIGN_OR_RETURN(const Revisions revisions, Find(name.substr(0, at)));
   if (at == std::string::npos) return revisions.back();
@@ -91,8 +92,8 @@ absl::StatusOr<SchemaRegistry::Revision> SchemaRegistry::FindRevision(const std:
 }
 
 absl::StatusOr<pb::Schema> SchemaRegistry::Get(const pb::GetSchemaRequest& request) {
-  ASSIGN_OR_RETURN(Revision revision, FindRevision(request.name()));
-  return Shown(std::move(revision.schema), request.view(), pb::FULL);
+  ASSIGN_OR_RETURN(const auto revision, FindRevision(request.name()));
+  return Shown(revision->schema, request.view(), pb::FULL);
 }
 
 absl::StatusOr<pb::ListSchemasResponse> SchemaRegistry::List(
@@ -102,7 +103,7 @@ absl::StatusOr<pb::ListSchemasResponse> SchemaRegistry::List(
   return ListPage(
       request, schemas_, request.parent() + "/schemas/",
       [&request](const Revisions& each) {
-        return Shown(each.back().schema, request.view(), pb::BASIC);
+        return Shown(each.back()->schema, request.view(), pb::BASIC);
       },
       &pb::ListSchemasResponse::mutable_schemas);
 }
@@ -113,7 +114,7 @@ absl::StatusOr<pb::ListSchemaRevisionsResponse> SchemaRegistry::ListRevisions(
   std::map<std::string, pb::Schema> newest_first;
   for (size_t i = 0; i < revisions.size(); ++i) {
     newest_first[fmt::format("{:04}", revisions.size() - i)] =
-        Shown(revisions[i].schema, request.view(), pb::BASIC);
+        Shown(revisions[i]->schema, request.view(), pb::BASIC);
   }
   return ListPage(request, newest_first, "", std::identity(),
                   &pb::ListSchemaRevisionsResponse::mutable_schemas);
@@ -129,12 +130,12 @@ absl::StatusOr<pb::Schema> SchemaRegistry::Add(const std::string& name, pb::Sche
                       "The schema has {} revisions, as many as it may: delete one (resource={}).",
                       kMaxRevisions, name);
   }
-  for (const Revision& older : *revisions) {
-    if (absl::Status fits = compiled->CheckSuccessorOf(*older.compiled); !fits.ok()) {
+  for (const auto& older : *revisions) {
+    if (absl::Status fits = compiled->CheckSuccessorOf(*older->compiled); !fits.ok()) {
       return InvalidArgument(
           "Compatibility checking failed to commit a schema revision for (schema={}): it is "
           "incompatible with revision {}: {}.",
-          name, older.schema.revision_id(), MessageOf(fits));
+          name, older->schema.revision_id(), MessageOf(fits));
     }
   }
   return Append(std::move(schema), std::move(compiled), revisions);
@@ -145,8 +146,8 @@ absl::StatusOr<pb::Schema> SchemaRegistry::Commit(const pb::CommitSchemaRequest&
 }
 
 absl::StatusOr<pb::Schema> SchemaRegistry::Rollback(const pb::RollbackSchemaRequest& request) {
-  ASSIGN_OR_RETURN(Revision old, FindRevision(request.name() + "@" + request.revision_id()));
-  return Add(request.name(), std::move(old.schema));
+  ASSIGN_OR_RETURN(const auto old, FindRevision(request.name() + "@" + request.revision_id()));
+  return Add(request.name(), old->schema);
 }
 
 absl::StatusOr<pb::Schema> SchemaRegistry::DeleteRevision(
@@ -163,7 +164,7 @@ absl::StatusOr<pb::Schema> SchemaRegistry::DeleteRevision(
     return FailedPrecondition("The last revision can't be deleted; delete the schema instead.");
   }
   revisions->erase(gone);
-  return revisions->back().schema;
+  return revisions->back()->schema;
 }
 
 absl::Status SchemaRegistry::Delete(const std::string& name) {
@@ -182,8 +183,8 @@ absl::Status SchemaRegistry::ValidateMessage(const pb::ValidateMessageRequest& r
   std::shared_ptr<const ProtoSchema> compiled;
   switch (request.schema_spec_case()) {
     case pb::ValidateMessageRequest::kName: {
-      ASSIGN_OR_RETURN(const Revision revision, FindRevision(request.name()));
-      compiled = revision.compiled;
+      ASSIGN_OR_RETURN(const auto revision, FindRevision(request.name()));
+      compiled = revision->compiled;
       break;
     }
     case pb::ValidateMessageRequest::kSchema: {
@@ -208,8 +209,8 @@ absl::Status SchemaRegistry::CheckSettings(const pb::SchemaSettings& settings) {
   return absl::OkStatus();
 }
 
-absl::Status SchemaRegistry::CheckMessages(const pb::SchemaSettings& settings,
-                                           const pb::PublishRequest& request) {
+absl::StatusOr<std::vector<std::string>> SchemaRegistry::FindRevisions(
+    const pb::SchemaSettings& settings, const pb::PublishRequest& request) {
   const auto found = Find(settings.schema());
   if (!found.ok()) {
     return InvalidArgument("The schema of {} was deleted: it can't check any message.",
@@ -220,18 +221,18 @@ absl::Status SchemaRegistry::CheckMessages(const pb::SchemaSettings& settings,
   if (first == found->end()) first = found->begin();
   if (last == found->end()) last = std::prev(found->end());
   if (first > last) return InvalidArgument("No revision is allowed.");
+  const auto newest = std::make_reverse_iterator(std::next(last));
+  const auto end = std::make_reverse_iterator(first);
+  std::vector<std::string> ids;
   for (const auto& message : request.messages()) {
-    const auto check = [&](const Revision& revision) {
-      return revision.compiled->Validate(message.data(), settings.encoding());
+    const auto check = [&](const auto& revision) {
+      return revision->compiled->Validate(message.data(), settings.encoding());
     };
-    const auto fits = [&](const Revision& revision) { return check(revision).ok(); };
-    // From the newest on; the client is told what that one says.
-    if (std::none_of(std::make_reverse_iterator(std::next(last)), std::make_reverse_iterator(first),
-                     fits)) {
-      return check(*last);
-    }
+    const auto fits = std::find_if(newest, end, [&](const auto& each) { return check(each).ok(); });
+    if (fits == end) return check(*last);  // the client is told what the newest says
+    ids.push_back((*fits)->schema.revision_id());
   }
-  return absl::OkStatus();
+  return ids;
 }
 
 }  // namespace lockstep::emulator

@@ -41,15 +41,18 @@ class SchemaRegistry {
 
   // What a topic asks for: the schema and its revisions must exist.
   absl::Status CheckSettings(const pb::SchemaSettings& settings);
-  // Whether a message fits one of the revisions that the topic allows.
-  absl::Status CheckMessages(const pb::SchemaSettings& settings, const pb::PublishRequest& request);
+  // Of each message the newest revision that it fits, of those that the topic allows; one that
+  // fits none is refused.
+  absl::StatusOr<std::vector<std::string>> FindRevisions(const pb::SchemaSettings& settings,
+                                                         const pb::PublishRequest& request);
 
  private:
   struct Revision {
     pb::Schema schema;
     std::shared_ptr<const ProtoSchema> compiled;
   };
-  using Revisions = std::vector<Revision>;  // oldest first, never empty
+  // Oldest first, never empty. Shared: a publish has a copy of the list, not of the definitions.
+  using Revisions = std::vector<std::shared_ptr<const Revision>>;
 
   // The revision with this id, or the end.
   static Revisions::const_iterator FindIn(const Revisions& revisions, const std::string& id);
@@ -57,7 +60,7 @@ class SchemaRegistry {
   absl::StatusOr<Revisions*> FindLocked(const std::string& name);
   absl::StatusOr<Revisions> Find(const std::string& name);
   // The part before '@', and the revision (the newest without one).
-  absl::StatusOr<Revision> FindRevision(const std::string& name);
+  absl::StatusOr<std::shared_ptr<const Revision>> FindRevision(const std::string& name);
   absl::StatusOr<pb::Schema> Add(const std::string& name, pb::Schema schema);
   // With the lock held: gives the schema an id and a time, and returns it.
   pb::Schema Append(pb::Schema schema, std::shared_ptr<const ProtoSchema> compiled,

@@ -69,6 +69,8 @@ TEST_F(LimitsWire, MessagesAreHeldToTheServicesLimits) {
   EXPECT_EQ(CodeOfPublish(attribute(0, 1)), StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(CodeOfPublish([](auto* m) { (*m->mutable_attributes())["googx"] = "1"; }),
             StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(CodeOfPublish([](auto* m) { (*m->mutable_attributes())["googclient_x"] = "1"; }),
+            StatusCode::OK);
   EXPECT_EQ(CodeOfPublish(attributes(100)), StatusCode::OK);
   EXPECT_EQ(CodeOfPublish(attributes(101)), StatusCode::INVALID_ARGUMENT);
 }

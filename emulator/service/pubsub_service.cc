@@ -58,6 +58,15 @@ absl::Status StatusOf(const AckReport& report) {
   return status;
 }
 
+// The answer to a unary call. Who waits for what the call has brought is woken once it is sent.
+struct Answer : grpc::ServerUnaryReactor {
+  void OnDone() override {
+    for (const auto& wakeable : wakes) wakeable->Wake();
+    delete this;
+  }
+  Subscription::Wakes wakes;
+};
+
 // A table of the calls and what each leads to. They are registered as generated code does it, but
 // without a virtual function for each.
 class PubsubService : public grpc::Service {
@@ -82,9 +91,8 @@ class PubsubService : public grpc::Service {
   template <typename Request, typename Response, typename Reply>
   void Add(std::string_view method, const Reply& reply) {
     const std::string_view name = method.substr(method.rfind('/') + 1);
-    const auto answer = [=, this](grpc::CallbackServerContext* context, const Request* request,
-                                  Response* response) {
-      auto* reactor = context->DefaultReactor();
+    const auto begin = [=, this](auto*, const Request* request, Response* response) {
+      auto* answer = new Answer;
       // gRPC keeps request and response until Finish.
       faults_->WhenThawed([=, this] {
         absl::Status status = faults_->CheckCall(name);
@@ -92,22 +100,27 @@ class PubsubService : public grpc::Service {
         if (status.ok() && !std::is_same_v<Request, pb::PublishRequest>) {
           status = RefuseUnknown(*request);
         }
-        if (status.ok()) status = reply(*request, response);
-        reactor->Finish(ToGrpc(status));
+        if (status.ok()) status = reply(*request, response, &answer->wakes);
+        answer->Finish(ToGrpc(status));
       });
-      return reactor;
+      return answer;
     };
     MarkMethodCallback(Register(method, RpcMethod::NORMAL_RPC),
-                       new grpc::internal::CallbackUnaryHandler<Request, Response>(answer));
+                       new grpc::internal::CallbackUnaryHandler<Request, Response>(begin));
+  }
+
+  template <typename Response>
+  static absl::Status Take(absl::StatusOr<Response> answer, Response* response) {
+    if (answer.ok()) *response = *std::move(answer);
+    return answer.status();
   }
 
   // A member function of the broker or the schemas that returns the response …
   template <typename Owner, typename Request, typename Response>
   void Call(std::string_view method, Owner* owner,
             absl::StatusOr<Response> (Owner::*handle)(const Request&)) {
-    Add<Request, Response>(method, [=](const Request& request, Response* response) -> absl::Status {
-      ASSIGN_OR_RETURN(*response, (owner->*handle)(request));
-      return absl::OkStatus();
+    Add<Request, Response>(method, [=](const Request& request, Response* response, auto*) {
+      return Take((owner->*handle)(request), response);
     });
   }
 
@@ -115,13 +128,16 @@ class PubsubService : public grpc::Service {
   template <typename Response, typename Owner, typename Request>
   void Call(std::string_view method, Owner* owner, absl::Status (Owner::*handle)(const Request&)) {
     Add<Request, Response>(
-        method, [=](const Request& request, Response*) { return (owner->*handle)(request); });
+        method, [=](const Request& request, auto*, auto*) { return (owner->*handle)(request); });
   }
 
   void AddPublisher() {
     Call("Publisher/CreateTopic", broker_, &Broker::CreateTopic);
     Call("Publisher/UpdateTopic", broker_, &Broker::UpdateTopic);
-    Call("Publisher/Publish", broker_, &Broker::Publish);
+    Add<pb::PublishRequest, pb::PublishResponse>(
+        "Publisher/Publish", [this](const auto& request, auto* response, auto* wakes) {
+          return Take(broker_->Publish(request, wakes), response);
+        });
     Call("Publisher/GetTopic", broker_, &Broker::GetTopic);
     Call("Publisher/ListTopics", broker_, &Broker::ListTopics);
     Call("Publisher/ListTopicSubscriptions", broker_, &Broker::ListTopicSubscriptions);

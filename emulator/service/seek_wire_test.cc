@@ -104,7 +104,7 @@ TEST_F(SeekWire, WithoutRetentionAckedMessagesAreGone) {
   EXPECT_THAT(PullNow(), IsEmpty());
 }
 
-TEST_F(SeekWire, AcksFromBeforeASeekStillCount) {
+TEST_F(SeekWire, AcksFromBeforeASeekCountForNothingThatItBringsBack) {
   ASSERT_TRUE(CreateTopic().ok());
   ASSERT_TRUE(CreateSubscription([](auto* s) { s->set_retain_acked_messages(true); }).ok());
   Publish("a");
@@ -112,7 +112,17 @@ TEST_F(SeekWire, AcksFromBeforeASeekStillCount) {
   const auto messages = PullNow();
   EXPECT_TRUE(SeekToTime(clock_.Now()).ok());
   EXPECT_TRUE(Acknowledge({messages[0].ack_id()}).ok());
-  EXPECT_THAT(DataOf(PullNow()), ElementsAre("b"));
+  EXPECT_THAT(DataOf(PullNow()), ElementsAre("a", "b"));
+}
+
+TEST_F(SeekWire, AcksFromBeforeASeekAreRefusedWithExactlyOnceDelivery) {
+  ASSERT_TRUE(CreateTopic().ok());
+  ASSERT_TRUE(CreateSubscription([](auto* s) { s->set_enable_exactly_once_delivery(true); }).ok());
+  Publish("a");
+  const auto messages = PullNow();
+  EXPECT_TRUE(SeekToTime(clock_.Now()).ok());
+  EXPECT_EQ(Acknowledge(AckIdsOf(messages)).error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(DataOf(PullNow()), ElementsAre("a"));
 }
 
 TEST_F(SeekWire, TopicRetentionServesANewSubscription) {

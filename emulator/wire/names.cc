@@ -1,6 +1,7 @@
 #include "emulator/wire/names.h"
 
 #include <algorithm>
+#include <random>
 
 #include "platform/status.h"
 
@@ -50,6 +51,12 @@ absl::Status CheckProject(std::string_view name) {
   }
   return InvalidArgument("Invalid project name: (name={}). It must have the form projects/{{id}}.",
                          name);
+}
+
+std::string AssignName(const ResourceName& beside, std::string_view collection) {
+  std::random_device random;
+  return fmt::format("projects/{}/{}/assigned-{:08x}{:08x}", beside.project, collection, random(),
+                     random());
 }
 
 absl::Status CheckId(std::string_view id) {

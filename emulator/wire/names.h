@@ -24,6 +24,8 @@ struct ResourceName {
 
 // `projects/{project}`.
 absl::Status CheckProject(std::string_view name);
+// The name of a resource that was created without one, in the project of `beside`.
+std::string AssignName(const ResourceName& beside, std::string_view collection);
 // The id alone, as CreateSchema has it.
 absl::Status CheckId(std::string_view id);
 

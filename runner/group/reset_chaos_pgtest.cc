@@ -1,5 +1,6 @@
-// Resets at random while three runner processes work and are killed, on the emulator, whose late
-// acks count: the read model must end as that of the events since the last reset.
+// Resets at random while three runner processes work and are killed, on the emulator, told to let
+// late acks count even after a Seek: the read model must end as that of the events since the last
+// reset.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -194,8 +195,9 @@ TEST_F(ResetChaos, EndsAsTheEventsSinceTheLastResetSay) {
   EXPECT_GT(database_.QueryInt("SELECT count(DISTINCT written) FROM epoch_log"), 1);
 }
 
-// The emulator answers acks at once and lets them count later, as a slow network would. They must
-// have landed before the Seek, or they settle what it has brought back and nobody has seen yet.
+// The emulator answers acks at once and lets them count later, after a Seek too (which the service
+// rules out). So they must have landed before the Seek, or they ack what it has brought back and
+// nobody has seen yet: with `.fence = Millis(1)` in Reset this case fails.
 TEST_F(ResetChaos, AcksThatArriveLateLoseNothing) {
   constexpr int kEvents = 4;
   emulator::FaultOptions faults;

@@ -183,6 +183,55 @@ TEST_P(Bus, SchemasAreEnforced) {
   EXPECT_TRUE(admin().DeleteSchema(schema.name).ok());
 }
 
+TEST_P(Bus, DeliveriesSayWhichSchemaTheyFit) {
+  NEEDS(schemas);
+  pubsub::Schema schema;
+  schema.name = SchemaNamed("schema");
+  schema.definition = "syntax = \"proto3\"; message Video { string id = 1; }";
+  const auto first = admin().CreateSchema(schema);
+  ASSERT_TRUE(first.ok()) << first.status();
+  Topic topic;
+  topic.name = TopicNamed("topic");
+  topic.schema = {schema.name, pubsub::SchemaSettings::Encoding::kJson};
+  ASSERT_TRUE(admin().CreateTopic(topic).ok());
+  const auto acking = ReceiveAndAck(MakeSubscription());
+  pubsub::Message message = Text(R"({"id": "v1"})");
+  message.attributes["mine"] = "stays";
+  PublishAll(topic.name, {message});
+  ASSERT_TRUE(acking->sink.AwaitCount(1));
+  auto attributes = acking->sink.deliveries()[0].message.attributes;
+  EXPECT_EQ(attributes["mine"], "stays");
+  EXPECT_EQ(attributes["googclient_schemaname"], schema.name);
+  EXPECT_EQ(attributes["googclient_schemaencoding"], "JSON");
+  const std::string revision = attributes["googclient_schemarevisionid"];
+  EXPECT_EQ(revision.size(), 8u) << revision;
+
+  schema.definition = "syntax = \"proto3\"; message Video { string id = 1; string title = 2; }";
+  ASSERT_TRUE(admin().CommitSchema(schema).ok());
+  PublishAll(topic.name, {Text(R"({"id": "v1", "title": "new"})")});
+  ASSERT_TRUE(acking->sink.AwaitCount(2));
+  attributes = acking->sink.deliveries()[1].message.attributes;
+  EXPECT_NE(attributes["googclient_schemarevisionid"], revision);
+}
+
+TEST_P(Bus, NamesWhatIsCreatedWithoutAName) {
+  Subscription settings;
+  settings.topic = MakeTopic();
+  const auto subscription = admin().CreateSubscription(settings);
+  ASSERT_TRUE(subscription.ok()) << subscription.status();
+  EXPECT_TRUE(subscription->name.starts_with("projects/conformance/subscriptions/"))
+      << subscription->name;
+  const auto another = admin().CreateSubscription(settings);
+  ASSERT_TRUE(another.ok()) << another.status();
+  EXPECT_NE(another->name, subscription->name);
+  EXPECT_TRUE(admin().GetSubscription(subscription->name).ok());
+  NEEDS(assigns_snapshot_names);
+  const auto snapshot = admin().CreateSnapshot("", subscription->name, {});
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_TRUE(snapshot->name.starts_with("projects/conformance/snapshots/")) << snapshot->name;
+  EXPECT_TRUE(admin().DeleteSnapshot(snapshot->name).ok());
+}
+
 TEST_P(Bus, ADetachedSubscriptionSaysSo) {
   NEEDS(detach);
   MakeTopic();

@@ -17,6 +17,8 @@ class GoogleServer : public Server {
     features.dead_letter = false;
     features.filters = false;
     features.schemas = false;
+    features.reserves_goog = false;
+    features.assigns_snapshot_names = false;
     features.detach = false;
     features.topic_label_updates = false;
     features.cascade_on_nack = false;

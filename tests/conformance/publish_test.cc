@@ -53,6 +53,20 @@ TEST_P(Bus, FailsOnlyTheMessageThatIsTooLarge) {
   EXPECT_TRUE(results[3].ok());
 }
 
+TEST_P(Bus, CarriesTheAttributesOfGooglesClientsAndRefusesOthersThatBeginLikeThem) {
+  const std::string topic = MakeTopic();
+  const auto acking = ReceiveAndAck(MakeSubscription());
+  pubsub::Message traced = Text("traced");
+  traced.attributes["googclient_traceparent"] = "00-1-2-01";
+  pubsub::Message reserved = Text("reserved");
+  reserved.attributes["google"] = "x";
+  const auto results = Publish(topic, {traced, reserved});
+  EXPECT_TRUE(results[0].ok()) << results[0].status();
+  EXPECT_EQ(results[1].status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(acking->sink.AwaitCount(1));
+  EXPECT_EQ(acking->sink.deliveries()[0].message.attributes, traced.attributes);
+}
+
 TEST_P(Bus, FailsEveryMessageToATopicThatIsNotThere) {
   const auto results = Publish(TopicNamed("nowhere"), {Text("a", "k"), Text("b", "k")});
   for (const auto& result : results) {

@@ -108,6 +108,57 @@ TEST_P(Replay, SeekToASnapshotBringsBackItsAckState) {
   EXPECT_EQ(again->sink.data(), (std::vector<std::string>{"2", "3", "4"}));
 }
 
+// Pub/Sub delivers what a Seek has unacked, whatever was under way when it came.
+TEST_P(Replay, AnAckFromBeforeASeekAcksNothingThatItBringsBack) {
+  NEEDS(seek_to_snapshot);
+  NEEDS(receiving_again);
+  for (const bool exactly_once : {false, true}) {
+    const std::string id = exactly_once ? "exactly-once" : "plain";
+    const std::string topic = MakeTopic(id);
+    const std::string subscription = MakeSubscription(
+        {.topic = topic, .ordering = true, .exactly_once = exactly_once, .retain_acked = true}, id);
+    CollectingSink before;
+    const auto receiver = Receive(subscription, before);
+    const auto snapshot = admin().CreateSnapshot(SnapshotNamed(id), subscription, {});
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    PublishAll(topic, {Text("a", "k")});
+    ASSERT_TRUE(before.AwaitCount(1));
+    receiver->StopPulling();
+    const absl::Status done = admin().SeekToSnapshot(subscription, snapshot->name);
+    ASSERT_TRUE(done.ok()) << done;
+    const absl::Status late = Ack(*receiver, before.tokens())[0];
+    EXPECT_EQ(late.code(),
+              exactly_once ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kOk)
+        << late;
+    receiver->Stop();
+    const auto after = ReceiveAndAck(subscription);
+    EXPECT_TRUE(after->sink.AwaitCount(1)) << id;
+  }
+}
+
+// A snapshot keeps messages for those who seek to it, not for the others of its topic.
+TEST_P(Replay, ALiveSnapshotAddsNothingToASeekToATime) {
+  NEEDS(seek_to_time);
+  const std::string topic = MakeTopic();
+  const std::string old = MakeSubscription({}, "old");
+  ASSERT_TRUE(admin().CreateSnapshot(SnapshotNamed("live"), old, {}).ok());
+  CollectingSink to_old;
+  const auto receiver = Receive(old, to_old);
+  PublishAll(topic, {Text("acked")});
+  ASSERT_NO_FATAL_FAILURE(AckUpTo(*receiver, to_old, 0, 1));
+  const std::string young = MakeSubscription({}, "young");
+  for (const std::string& name : {old, young}) {
+    const absl::Status done = admin().SeekToTime(name, to_old.deliveries()[0].publish_time);
+    ASSERT_TRUE(done.ok()) << done;
+  }
+  PublishAll(topic, {Text("new")});
+  ASSERT_TRUE(to_old.AwaitCount(2));
+  EXPECT_EQ(to_old.data()[1], "new");
+  const auto to_young = ReceiveAndAck(young);
+  ASSERT_TRUE(to_young->sink.AwaitCount(1));
+  EXPECT_EQ(to_young->sink.data()[0], "new");
+}
+
 TEST_P(Replay, SnapshotsAreFoundListedAndDeleted) {
   MakeTopic();
   const std::string subscription = MakeSubscription();

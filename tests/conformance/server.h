@@ -17,6 +17,8 @@ struct Features {
   bool dead_letter = true;
   bool filters = true;
   bool schemas = true;
+  bool reserves_goog = true;           // refuses attributes that begin with it, but for googclient_
+  bool assigns_snapshot_names = true;  // to those that are created without one
   bool detach = true;
   bool topic_label_updates = true;
   bool cascade_on_nack = true;            // a nack brings back every later message of the key
