@@ -24,7 +24,8 @@ class DeadLetterResolver final : private runner::BatchObserver {
  private:
   void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult& result) override;
   void OnGivenBack(std::span<runner::Inbound* const>) override {}
-  void OnFailure(const absl::Status&, std::span<runner::Inbound* const>) override {}
+  void OnFailure(const absl::Status&, std::span<runner::Inbound* const>,
+                 const std::string&) override {}
 
   const runner::GroupOptions& options_;
   state::Offsets offsets_;

@@ -124,6 +124,15 @@ class Notes {
     Lanes(group, name);
     ParkedKeys(group, name);
     OtherDeadLetters(group, name);
+    if (const int64_t back = IntOf(PartOf(group, "counters"), "went_back"); back > 0) {
+      Add("warning",
+          fmt::format("{} new event{} of group {} had an old version", back, back == 1 ? "" : "s",
+                      name),
+          "Since this runner began, versions below those applied have come that were not seen "
+          "before; they were acked and changed nothing. Was an aggregate deleted and made anew "
+          "from version 1, or the source restored? The log names them.",
+          {ListLetters(name, "See whether their later versions were refused as conflicts")});
+    }
     const int64_t lag = IntOf(group, "lag_ms");
     const int64_t alert = IntOf(group, "lag_alert_ms", 300'000);
     const int64_t silence = IntOf(group, "heartbeat_age_ms", -1);
@@ -173,7 +182,12 @@ class Notes {
 
   void Lanes(const json& group, const std::string& name) {
     if (!reachable_) return;  // that is why
+    std::string locked;       // all lanes wait for the same: told once
     for (const json& lane : PartOf(group, "lanes")) {
+      if (const std::string waits_for = TextOf(lane, "waits_for"); !waits_for.empty()) {
+        locked = waits_for;
+        continue;
+      }
       if (TextOf(lane, "state") != "stuck") continue;
       const std::string error = TextOf(lane, "last_error");
       Add("bad", fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
@@ -187,6 +201,19 @@ class Notes {
                         "pg_stat_activity WHERE application_name LIKE 'lockstep%'\"",
                         Quoted(TextOf(database_, "address")))}});
     }
+    if (!locked.empty()) LockedTable(name, locked);
+  }
+
+  void LockedTable(const std::string& group, const std::string& waits_for) {
+    Add("bad", fmt::format("Group {} waits for a lock on a table", group),
+        fmt::format("{} No event is blamed for it and nothing is lost; the group goes on by itself "
+                    "when the lock is gone.",
+                    Sentence(waits_for)),
+        {{"See what that session does; pg_terminate_backend(pid) ends it",
+          Psql(
+              "SELECT pid, usename, application_name, state, xact_start, left(query, 60) AS query "
+              "FROM pg_stat_activity WHERE pid IN (SELECT pid FROM pg_locks WHERE mode IN "
+              "('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))")}});
   }
 
   void ParkedKeys(const json& group, const std::string& name) {

@@ -57,6 +57,30 @@ TEST(Attention, NamesTheLaneThatIsStuck) {
   EXPECT_THAT(notes[0]["commands"][0]["command"].get<std::string>(), HasSubstr("pg_blocking_pids"));
 }
 
+TEST(Attention, ALockedTableIsToldOnceWithTheSessionThatHasTheLock) {
+  json document = Runner();
+  const char* who =
+      "pid 7 (role ann, application psql, statement CREATE INDEX) has ShareLock on a.b";
+  document["groups"][0]["lanes"] = {{{"lane", 0}, {"state", "stuck"}, {"waits_for", who}},
+                                    {{"lane", 1}, {"state", "retrying"}, {"waits_for", who}},
+                                    {{"lane", 2}, {"state", "idle"}, {"waits_for", ""}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U) << notes.dump(1);
+  EXPECT_EQ(notes[0]["title"], "Group feed waits for a lock on a table");
+  EXPECT_THAT(notes[0]["detail"].get<std::string>(),
+              HasSubstr(std::string(who) + ". No event is blamed"));
+}
+
+TEST(Attention, NewEventsWithOldVersionsAreTold) {
+  json document = Runner();
+  document["groups"][0]["counters"] = {{"went_back", 2}, {"superseded", 40}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U) << notes.dump(1);
+  EXPECT_EQ(notes[0]["title"], "2 new events of group feed had an old version");
+  document["groups"][0]["counters"]["went_back"] = 0;
+  EXPECT_TRUE(Attention(document).empty()) << "those that were overtaken are nobody's business";
+}
+
 TEST(Attention, NamesTheParkedKeyItsReasonAndWhatToType) {
   json document = Runner();
   document["groups"][0]["dead_letters_open"] = 1;

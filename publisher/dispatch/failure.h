@@ -14,7 +14,7 @@ enum class Fault {
   kBehind,     // ABORTED: an earlier row of its key failed
   kCancelled,  // we are stopping
   kKnown,      // ALREADY_EXISTS: the bus has the event already, so it is as good as published
-  kRow,        // anything else blames the row: spends an attempt
+  kRow,        // anything else may blame the row: spends an attempt if others of its topic pass
 };
 
 Fault FaultOf(const absl::Status& status);

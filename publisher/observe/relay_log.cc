@@ -24,6 +24,8 @@ constexpr Line kLines[] = {
     {Kind::kPublished, log::Debug, "published", "outbox_flush_success"},
     {Kind::kDedupHit, log::Info, "the bus had the event already", "outbox_flush_dedup_hit"},
     {Kind::kRetry, log::Warning, "the row will be tried again", "outbox_flush_retry"},
+    {Kind::kUnblamed, log::Warning, "the row will be tried again; others may fail like it",
+     "outbox_flush_retry"},
     {Kind::kDead, log::Error, "the row is dead", "outbox_flush_dead"},
     {Kind::kOutage, log::Warning, "the topic is out of reach; it is tried again",
      "outbox_flush_retry"},
@@ -47,7 +49,7 @@ void RelayLog::OnRow(const RowEvent& event) {
   if (line == std::end(kLines)) return;
   const bool published = kind == Kind::kPublished || kind == Kind::kDedupHit;
   const bool spent = kind == Kind::kRetry || kind == Kind::kDead;
-  const bool outage = kind == Kind::kOutage;
+  const bool outage = kind == Kind::kOutage || kind == Kind::kUnblamed;
   const std::string_view tenant = row.tenant_id ? *row.tenant_id : std::string_view();
   line->write(line->message,
               {{"code", line->code},

@@ -23,7 +23,10 @@ RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table)
                             "steps that found their lease gone", {{"table", table_}})),
       held_(&ShardsHeld(registry, table_)),
       retry_delay_(&HistogramOf(registry, "outbox_retry_delay_seconds",
-                                "waits given to rows that failed", {{"table", table_}})) {}
+                                "waits given to rows that failed", {{"table", table_}})) {
+  // From nothing on: a series that its first fault brings forth has no rate.
+  for (const char* code : {"PROVIDER.UNAVAILABLE", "TX.TIMEOUT", "UNKNOWN.INTERNAL"}) Retries(code);
+}
 
 RelayMetrics::Topic& RelayMetrics::Of(const std::string& topic) {
   const auto found = topics_.find(topic);
@@ -78,14 +81,14 @@ void RelayMetrics::OnRow(const RowEvent& event) {
       Of(event.row.topic).failed->Increment();
       return Of(event.row.topic).failure_latency->Observe(Seconds(event.took));
     case RowEvent::Kind::kRetry:
+    case RowEvent::Kind::kUnblamed:
+    case RowEvent::Kind::kOutage:
       Retries(event.code).Increment();
       return retry_delay_->Observe(Seconds(event.wait));
     case RowEvent::Kind::kDead:
       return Of(event.row.topic).dead->Increment();
     case RowEvent::Kind::kLostLease:
       return conflicts_->Increment();
-    case RowEvent::Kind::kOutage:
-      return;
   }
 }
 

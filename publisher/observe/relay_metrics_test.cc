@@ -40,6 +40,10 @@ TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
   metrics.OnRow({Kind::kFailed, row, Millis(5)});
   metrics.OnRow({.kind = Kind::kDead, .row = row, .code = "SCHEMA.VALIDATION_FAILED"});
   metrics.OnRow({.kind = Kind::kLostLease, .row = row, .state = "{}"});
+  metrics.OnRow(
+      {.kind = Kind::kUnblamed, .row = row, .wait = Millis(1000), .code = "UNKNOWN.INTERNAL"});
+  metrics.OnRow(
+      {.kind = Kind::kOutage, .row = row, .wait = Millis(1000), .code = "PROVIDER.UNAVAILABLE"});
   const std::string text = RenderMetrics(registry);
   const std::string topic = R"(table="shop.outbox",topic="a")";
   for (const std::string& sample : {
@@ -52,8 +56,10 @@ TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
            "outbox_dispatch_latency_seconds_count{result=\"failure\"," + topic + "} 2",
            "outbox_enqueue_to_publish_seconds_count{" + topic + "} 2",
            "outbox_dead_total{" + topic + "} 1",
-           std::string(R"(outbox_retry_total{code="UNKNOWN.INTERNAL",table="shop.outbox"} 1)"),
-           std::string(R"(outbox_retry_delay_seconds_count{table="shop.outbox"} 1)"),
+           std::string(R"(outbox_retry_total{code="UNKNOWN.INTERNAL",table="shop.outbox"} 2)"),
+           std::string(R"(outbox_retry_total{code="PROVIDER.UNAVAILABLE",table="shop.outbox"} 1)"),
+           std::string(R"(outbox_retry_total{code="TX.TIMEOUT",table="shop.outbox"} 0)"),
+           std::string(R"(outbox_retry_delay_seconds_count{table="shop.outbox"} 3)"),
            std::string(R"(outbox_lost_leases_total{table="shop.outbox"} 1)"),
        }) {
     EXPECT_THAT(text, HasSubstr(sample));

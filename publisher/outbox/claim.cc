@@ -19,14 +19,17 @@ using postgres::Statement;
 // alone, $11 dead rows block. Times are the database's own, and statement_timestamp() because an
 // index condition can't be volatile.
 //
+// A lease that begins later than one could end was written before the clock went back: it is none.
+//
 // Lock first, filter second: `candidate` locks; only then is looked for earlier versions.
 constexpr char kCandidate[] = R"sql(
-  SELECT sequence, tenant_id, aggregate_type, aggregate_id, version, available_at, locked_at, ctid AS place
+  SELECT sequence, tenant_id, aggregate_type, aggregate_id, version, available_at, locked_at
   FROM {outbox}
   WHERE published_at IS NULL
     AND available_at <= statement_timestamp()
     AND (available_at, sequence) > ($7::timestamptz, $8::bigint)
-    AND (lock_token IS NULL OR (locked_at <= statement_timestamp() - $3::bigint * interval '1 ms'
+    AND (lock_token IS NULL OR ((locked_at <= statement_timestamp() - $3::bigint * interval '1 ms'
+                                 OR locked_at > statement_timestamp() + $3::bigint * interval '1 ms')
                                 AND lock_token <> ALL ($9::uuid[])))
     AND ($6::int = 1 OR lockstep.shard_of(aggregate_id, $6::int) = ANY ($5::int[]))
     AND topic <> ALL ($10::text[])
@@ -107,14 +110,15 @@ LEFT JOIN claimed c ON true
 ORDER BY c.sequence)sql";
 
 // For a handful of rows, of which as a rule none is blocked: it does less, looks once per row, and
-// leaves those that are blocked where they are. (By ctid, without a join or a NOT EXISTS: planned
-// once, on a small table, those could go through all of a large one.) Answers as kClaim does, but
-// no last place, and nothing at all when it took none.
+// leaves those that are blocked where they are. (By number, without a join or a NOT EXISTS: planned
+// once, on a small table, those could go through all of a large one. Not by ctid: a row that was
+// touched since the snapshot is locked in its new place, where this statement does not see it.)
+// Answers as kClaim does, but no last place, and nothing at all when it took none.
 constexpr char kClaimFew[] = R"sql(
 WITH candidate AS MATERIALIZED ({candidate})
 UPDATE {outbox} c SET lock_token = $1::uuid, locked_by = $2::text, locked_at = clock_timestamp()
-WHERE c.ctid = ANY (ARRAY(
-  SELECT a.place
+WHERE c.sequence = ANY (ARRAY(
+  SELECT a.sequence
   FROM (SELECT f.*, f.version AS top, ARRAY(SELECT sequence FROM candidate) AS sequences FROM candidate f) a
   WHERE (SELECT p.sequence FROM {outbox} p WHERE {earlier} ORDER BY p.version LIMIT 1) IS NULL))
 RETURNING (SELECT count(*) FROM candidate) AS candidates, NULL AS last_available_at, NULL AS last_sequence,

@@ -107,6 +107,13 @@ DELETE FROM {outbox} WHERE sequence IN (
     AND dead_at < statement_timestamp() - $1::bigint * interval '1 ms'
   ORDER BY sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
 
+// When the database's clock goes back, what was written before lies in the future: rows that no
+// claim has taken yet, and those whose last claim does too.
+constexpr char kPullBack[] = R"sql(
+UPDATE {outbox} SET available_at = statement_timestamp()
+WHERE published_at IS NULL AND available_at > statement_timestamp() AND available_at < 'infinity'
+  AND (locked_at IS NULL OR locked_at > statement_timestamp()))sql";
+
 constexpr char kReleaseHeld[] = "SELECT lockstep.release_held($1::regclass, $2::boolean)";
 
 const char* Sql(RowState state) {
@@ -241,6 +248,10 @@ absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
 absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection, const QualifiedName& table,
                                    Millis older_than, int rows) {
   return connection.Affected(About(table, kDeleteDead), older_than.count(), rows);
+}
+
+absl::StatusOr<int64_t> PullBack(postgres::Connection& connection, const QualifiedName& table) {
+  return connection.Affected(About(table, kPullBack));
 }
 
 absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection, const QualifiedName& table,

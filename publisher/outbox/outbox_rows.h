@@ -82,6 +82,11 @@ absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection,
                                    const postgres::QualifiedName& table, Millis older_than,
                                    int rows);
 
+// Rows that wait only because the database's clock has gone back since: they are due. (Also those
+// that stood behind another's lease; the next claim puts them back.) Answers how many.
+absl::StatusOr<int64_t> PullBack(postgres::Connection& connection,
+                                 const postgres::QualifiedName& table);
+
 // Rows held behind a blocker that is gone; a safety net. Answers how many.
 absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection,
                                     const postgres::QualifiedName& table, bool dead_blocks);

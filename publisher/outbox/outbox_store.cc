@@ -55,6 +55,13 @@ WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NU
   AND t.aggregate_id = c.aggregate_id AND t.aggregate_type = c.aggregate_type
   AND t.tenant_id IS NOT DISTINCT FROM c.tenant_id)sql";
 
+// How rows ended that did not simply pass. $1 the outbox, $2 sequences, $3 owner, $4 outcome.
+constexpr char kAuditEnd[] = R"sql(
+INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, detail)
+SELECT $3::text, $4::text, lockstep.outbox_name($1::regclass), sequence, event_id,
+       jsonb_strip_nulls(jsonb_build_object('attempts', attempts, 'error_code', error_code, 'message_id', message_id))
+FROM {outbox} WHERE sequence = ANY ($2::bigint[]))sql";
+
 // A lost lease leaves the row's present state in the audit, and nothing else. $1 the outbox,
 // $2 sequences, $3 owner.
 constexpr char kAuditLost[] = R"sql(
@@ -116,21 +123,31 @@ absl::StatusOr<std::unique_ptr<OutboxStore>> OutboxStore::Open(
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::Update(const Statement& statement,
                                                          const Params& params,
-                                                         const std::vector<int64_t>& unblocking) {
-  if (unblocking.empty()) {
+                                                         const std::vector<int64_t>& unblocking,
+                                                         const Ends& ends) {
+  if (unblocking.empty() && ends.rows.empty()) {
     ASSIGN_OR_RETURN(const Result result, connection_.Execute(statement, params));
     return ReadSequences(result);
   }
   // Together, or a crash in between would leave the followers held until the safety net finds them.
   ASSIGN_OR_RETURN(auto transaction, connection_.Begin());
   ASSIGN_OR_RETURN(const Result result, transaction.Execute(statement, params));
-  RETURN_IF_ERROR(transaction.Run(About("release_behind", kReleaseBehind), Array(unblocking)));
+  const std::vector<int64_t> kept = ReadSequences(result);
+  if (!unblocking.empty()) {
+    RETURN_IF_ERROR(transaction.Run(About("release_behind", kReleaseBehind), Array(unblocking)));
+  }
+  std::vector<int64_t> ended = ends.rows;
+  std::erase_if(ended, [&](int64_t row) { return std::ranges::find(kept, row) == kept.end(); });
+  if (!ended.empty()) {
+    RETURN_IF_ERROR(transaction.Run(About("audit_end", kAuditEnd), quoted_table_, Array(ended),
+                                    ends.owner, ends.outcome));
+  }
   RETURN_IF_ERROR(transaction.Commit());
-  return ReadSequences(result);
+  return kept;
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
-    const std::vector<PublishedRow>& rows) {
+    const std::vector<PublishedRow>& rows, const std::string& owner) {
   Array sequences(rows.size() * 10);
   Array tokens(rows.size() * 40);
   Array message_ids(rows.size() * 20);
@@ -141,10 +158,12 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkPublished(
     message_ids.AddIfAny(message_id);
     if (row->attempts > 0) unblocking.push_back(row->sequence);
   }
-  return Update(About("mark", kMark), Params(sequences, tokens, message_ids), unblocking);
+  return Update(About("mark", kMark), Params(sequences, tokens, message_ids), unblocking,
+                {unblocking, "outbox_flush_retry", owner});
 }
 
-absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<RowFailure>& rows) {
+absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<RowFailure>& rows,
+                                                             const std::string& owner) {
   Array sequences;
   Array tokens;
   Array spent;
@@ -153,6 +172,7 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<R
   Array codes;
   Array dead;
   std::vector<int64_t> unblocking;
+  std::vector<int64_t> died;
   for (const RowFailure& failure : rows) {
     sequences.Add(failure.row->sequence);
     tokens.AddPlain(failure.row->lock_token);
@@ -162,9 +182,10 @@ absl::StatusOr<std::vector<int64_t>> OutboxStore::MarkFailed(const std::vector<R
     codes.AddIfAny(failure.code);
     dead.Add(failure.dead);
     if (failure.frees_followers) unblocking.push_back(failure.row->sequence);
+    if (failure.dead) died.push_back(failure.row->sequence);
   }
   return Update(About("fail", kFail), Params(sequences, tokens, spent, delays, errors, codes, dead),
-                unblocking);
+                unblocking, {died, "outbox_flush_dead", owner});
 }
 
 absl::StatusOr<std::vector<int64_t>> OutboxStore::Renew(const std::vector<RowPtr>& rows) {

@@ -76,9 +76,12 @@ class OutboxStore {
   absl::StatusOr<Claim> ClaimRows(const ClaimRequest& request, ClaimCursor& cursor);
 
   // Each answers the sequences that were still ours. The rows that were held behind one that is
-  // published, or dead without blocking, may go with it.
-  absl::StatusOr<std::vector<int64_t>> MarkPublished(const std::vector<PublishedRow>& rows);
-  absl::StatusOr<std::vector<int64_t>> MarkFailed(const std::vector<RowFailure>& rows);
+  // published, or dead without blocking, may go with it. A row that dies, or passes after it was
+  // tried again, leaves an audit row of `owner`; one that simply passes leaves none.
+  absl::StatusOr<std::vector<int64_t>> MarkPublished(const std::vector<PublishedRow>& rows,
+                                                     const std::string& owner = "");
+  absl::StatusOr<std::vector<int64_t>> MarkFailed(const std::vector<RowFailure>& rows,
+                                                  const std::string& owner = "");
   absl::StatusOr<std::vector<int64_t>> Renew(const std::vector<RowPtr>& rows);
 
   // Answers what is there now, as JSON, by sequence; nothing for a row that is gone.
@@ -106,9 +109,16 @@ class OutboxStore {
 
   absl::StatusOr<Claim> Take(bool few, const ClaimRequest& request, ClaimCursor& cursor);
   absl::StatusOr<Claim> TakeFew(const ClaimRequest& request, ClaimCursor& cursor);
+  // Rows that end with it, for the audit.
+  struct Ends {
+    std::vector<int64_t> rows;
+    std::string outcome;
+    std::string owner;
+  };
   absl::StatusOr<std::vector<int64_t>> Update(const postgres::Statement& statement,
                                               const postgres::Params& params,
-                                              const std::vector<int64_t>& unblocking = {});
+                                              const std::vector<int64_t>& unblocking = {},
+                                              const Ends& ends = {});
 
   postgres::Connection& connection_;
   const std::string quoted_table_;

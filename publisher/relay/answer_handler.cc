@@ -20,6 +20,15 @@ bool SameAggregate(const OutboxRow& a, const OutboxRow& b) {
          a.aggregate_id == b.aggregate_id;
 }
 
+bool MayBeTheRows(const DispatchResult& result) {
+  const Fault fault = FaultOf(result.status);
+  return fault == Fault::kRefused || fault == Fault::kRow;
+}
+
+bool Passed(const DispatchResult& result) {
+  return result.status.ok() || FaultOf(result.status) == Fault::kKnown;
+}
+
 std::string CodeOf(const DispatchResult& result) {
   return result.code.empty() ? std::string(ErrorCode(result.status)) : result.code;
 }
@@ -60,9 +69,11 @@ void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResu
   // A dispatcher that answers for fewer rows than it got is at fault; its rows are not published.
   results.resize(request.entries.size(),
                  {absl::InternalError("the dispatcher gave no answer for the row"), "", ""});
-  const auto refused = static_cast<int>(std::count_if(
-      results.begin(), results.end(),
-      [](const DispatchResult& result) { return FaultOf(result.status) == Fault::kRefused; }));
+  const auto refused = static_cast<int>(std::ranges::count_if(results, MayBeTheRows));
+  // First of all: it says who of the others is at fault.
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (Passed(results[i])) doubts_.Passed(*request.entries[i].row);
+  }
   // Key by key: rows of a key stand side by side.
   size_t first = 0;
   while (first < request.entries.size()) {
@@ -83,10 +94,10 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
   std::vector<KeyQueues::Entry> behind;  // not delivered, after the failed one
   for (size_t i = first; i < last; ++i) {
     const KeyQueues::Entry& entry = request.entries[i];
-    const bool known = FaultOf(results[i].status) == Fault::kKnown;
-    if (results[i].status.ok() || known) {
+    if (Passed(results[i])) {
       parts_.pauses.Reached(entry.row->topic);
-      parts_.events.OnRow({known ? Kind::kDedupHit : Kind::kPublished, *entry.row, took});
+      parts_.events.OnRow(
+          {results[i].status.ok() ? Kind::kPublished : Kind::kDedupHit, *entry.row, took});
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
       failed = i;
@@ -100,7 +111,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
   }
   const DispatchResult& result = results[*failed];
   const KeyQueues::Entry& entry = request.entries[*failed];
-  if (FaultOf(result.status) == Fault::kRefused && refused > 1) {
+  if (MayBeTheRows(result) && refused > 1) {
     // One of them is at fault: halves of halves find it.
     behind.insert(behind.begin(), entry);
     for (KeyQueues::Entry& again : behind) again.request_limit = std::max(1, refused / 2);
@@ -121,8 +132,13 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
 void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchResult& result,
                                   std::vector<KeyQueues::Entry> behind) {
   const Fault fault = FaultOf(result.status);
-  if (fault == Fault::kRefused || fault == Fault::kRow) {
-    return RetryOrBury(entry, result, /*permanent=*/fault == Fault::kRefused, std::move(behind));
+  if (fault == Fault::kRefused) {
+    return RetryOrBury(entry, result, /*permanent=*/true, std::move(behind));
+  }
+  if (fault == Fault::kRow) {
+    const auto [at_fault, times] = doubts_.Failed(*entry.row);
+    return at_fault ? RetryOrBury(entry, result, /*permanent=*/false, std::move(behind))
+                    : Doubt(entry, times, result, std::move(behind));
   }
   behind.insert(behind.begin(), entry);
   if (fault == Fault::kOutage) {
@@ -131,6 +147,21 @@ void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchR
   } else {
     GiveBack(std::move(behind), fault == Fault::kCancelled ? Millis(0) : kAbortedDelay);
   }
+}
+
+// Nothing is spent. It waits, so that others of its topic can show whether it is alone.
+void AnswerHandler::Doubt(const KeyQueues::Entry& entry, int times, const DispatchResult& result,
+                          std::vector<KeyQueues::Entry> behind) {
+  const OutboxRow& row = *entry.row;
+  const Millis delay = parts_.options.retry.Delay(row.attempts + times, parts_.random());
+  GiveBack({entry}, delay, &result);
+  GiveBack(std::move(behind));
+  if (doubts_.Widespread(row.topic)) return PauseTopic(row, result);
+  const std::string code = CodeOf(result);
+  const std::string error =
+      ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);
+  parts_.events.OnRow(
+      {.kind = Kind::kUnblamed, .row = row, .wait = delay, .code = code, .error = error});
 }
 
 void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {

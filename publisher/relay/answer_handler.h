@@ -11,6 +11,7 @@
 #include "platform/retry_policy.h"
 #include "publisher/dispatch/dispatcher.h"
 #include "publisher/options/options.h"
+#include "publisher/relay/doubts.h"
 #include "publisher/relay/leased_rows.h"
 #include "publisher/relay/marks.h"
 #include "publisher/relay/relay_events.h"
@@ -75,16 +76,20 @@ class AnswerHandler {
   const absl::Status& outage() const { return outage_; }
 
  private:
-  // Of one key, [first, last) of the request. `refused`: how many rows of the request were.
+  // Of one key, [first, last) of the request. `refused`: how many rows of the request were, for a
+  // fault that may be a row's.
   void HandleKey(const LeasedRows::Request& request, size_t first, size_t last,
                  const std::vector<DispatchResult>& results, int refused);
   void HandleFailure(const KeyQueues::Entry& entry, const DispatchResult& result,
                      std::vector<KeyQueues::Entry> behind);
+  void Doubt(const KeyQueues::Entry& entry, int times, const DispatchResult& result,
+             std::vector<KeyQueues::Entry> behind);
   void PauseTopic(const OutboxRow& row, const DispatchResult& result);
   void RetryOrBury(const KeyQueues::Entry& entry, const DispatchResult& result, bool permanent,
                    std::vector<KeyQueues::Entry> behind);
 
   const Parts parts_;
+  Doubts doubts_;
   absl::Status outage_;
 };
 

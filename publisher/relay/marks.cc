@@ -44,11 +44,11 @@ absl::Status Marks::Account(OutboxStore& store, std::vector<Outcome> outcomes,
 
 absl::Status Marks::Write(OutboxStore& store, const Marked& marked) {
   if (!failed_.empty()) {
-    ASSIGN_OR_RETURN(const auto kept, store.MarkFailed(failed_));
+    ASSIGN_OR_RETURN(const auto kept, store.MarkFailed(failed_, owner_));
     RETURN_IF_ERROR(Account(store, std::exchange(failed_, {}), kept, marked));
   }
   if (!published_.empty()) {
-    ASSIGN_OR_RETURN(const auto kept, store.MarkPublished(published_));
+    ASSIGN_OR_RETURN(const auto kept, store.MarkPublished(published_, owner_));
     published_unblocks_ = false;
     RETURN_IF_ERROR(Account(store, std::exchange(published_, {}), kept, marked));
   }

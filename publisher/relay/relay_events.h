@@ -14,8 +14,9 @@ struct RowEvent {
   enum class Kind {
     kPublished,
     kDedupHit,   // the bus had the event already: as good as published
-    kFailed,     // sent and not taken, whatever comes of it: one of the next three follows
+    kFailed,     // sent and not taken, whatever comes of it: one of the next four follows
     kRetry,      // an attempt is spent
+    kUnblamed,   // it failed, maybe as everything does: tried again, nothing is spent
     kDead,       // the last one was
     kOutage,     // the bus, or the row's topic, is out of reach: nothing is spent, the topic pauses
     kLostLease,  // the row is another's

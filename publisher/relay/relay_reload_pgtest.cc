@@ -1,4 +1,5 @@
 // Settings that a running relay follows.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "publisher/relay/relay.h"
@@ -39,14 +40,24 @@ TEST_F(RelayTest, NewSettingsAreFollowedFromTheNextRoundOn) {
 }
 
 TEST_F(RelayTest, ANewLimitOfAttemptsCountsForRowsThatWait) {
-  bus_.OnPublish(
-      [](const std::string&, const pubsub::Message&) { return absl::InternalError("no"); });
+  bus_.OnPublish([](const std::string&, const pubsub::Message& message) {
+    return message.ordering_key == "k" ? absl::InternalError("no") : absl::OkStatus();
+  });
   RelayOptions options = Options();
   options.retry.base = options.retry.cap = Millis(600'000);
   Enqueue("k", 1);
   const auto owner = StartOwner(options);
-  ASSERT_TRUE(
-      testing::Eventually([&] { return Count("attempts = 1 AND lock_token IS NULL") > 0; }));
+  const auto await_marked = [&](int attempts) {  // and others pass
+    return testing::Eventually([&] {
+             return Count(fmt::format("attempts = {} AND last_error IS NOT NULL AND lock_token IS "
+                                      "NULL",
+                                      attempts)) > 0;
+           }) &&
+           Enqueue("other", attempts + 1) > 0 && AwaitPublished(static_cast<size_t>(attempts) + 1);
+  };
+  ASSERT_TRUE(await_marked(0));
+  MakeDue();
+  ASSERT_TRUE(await_marked(1));
   options.retry.max_attempts = 2;
   owner->relay->Reconfigure(options);
   MakeDue();

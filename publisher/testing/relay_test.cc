@@ -40,6 +40,10 @@ void Recorder::OnRow(const RowEvent& event) {
         retries.push_back(
             {row.attempts + 1, std::string(event.code), event.wait, std::string(event.error)});
         break;
+      case Kind::kUnblamed:
+        retries.push_back(
+            {row.attempts, std::string(event.code), event.wait, std::string(event.error)});
+        break;
       case Kind::kDead:
         dead.push_back(fmt::format("{}:{} {}", row.aggregate_id, row.version, event.code));
         break;

@@ -53,6 +53,7 @@ absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& tas
   RETURN_IF_ERROR(FindOutbox(connection, table).status());
   if (task.clean) RETURN_IF_ERROR(Clean(connection, table));
   if (!task.relayed) return absl::OkStatus();
+  RETURN_IF_ERROR(PullBack(connection, table).status());
   ASSIGN_OR_RETURN(const int64_t released, ReleaseHeld(connection, table, task.dead_blocks));
   if (released > 0) {
     log::Info("rows behind a blocker that is gone were let go",

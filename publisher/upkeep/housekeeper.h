@@ -16,8 +16,8 @@ namespace lockstep::publisher {
 
 // What an outbox needs besides being relayed, on one connection of its own that is open only while
 // there is something to do: old rows are deleted in bounded batches, and rows held behind a blocker
-// that vanished are let go. Any number of publishers may do it at once. A thread of its own; Stop
-// ends it between two statements.
+// that vanished are let go, and those that a clock has left in the future are due. Any number of
+// publishers may do it at once. A thread of its own; Stop ends it between two statements.
 class Housekeeper : public Service {
  public:
   struct Task {

@@ -4,14 +4,11 @@
 
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "postgres/table_locks.h"
 #include "runner/batch/batch_run.h"
 
 namespace lockstep::runner {
 namespace {
-
-bool Before(const Inbound* a, const Inbound* b) {
-  return std::tie(a->publish_time, a->message_id) < std::tie(b->publish_time, b->message_id);
-}
 
 state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoch& under,
                               const LaneIdentity& lane, const Inbound& last) {
@@ -36,7 +33,8 @@ absl::StatusOr<BatchResult> End(postgres::Transaction& transaction, BatchResult 
 Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
              const projections::Projector& projector, state::OffsetProvider& offsets,
              BatchRules rules)
-    : group_(group),
+    : schema_(schema.name()),
+      group_(group),
       projector_(projector),
       offsets_(offsets),
       rules_(rules),
@@ -78,11 +76,12 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   }
   RETURN_IF_ERROR(run->Finish(result, std::move(answer.not_moved)));
   if (result.rolled_back) return End(transaction, std::move(result));
-  const auto [first, last] = std::minmax_element(items.begin(), items.end(), Before);
-  if (!under.first_publish_time || (*first)->publish_time < *under.first_publish_time) {
-    RETURN_IF_ERROR(slots_.NoteFirst(transaction, under.slot, (*first)->publish_time));
+  const WallTime first =
+      (*std::ranges::min_element(items, {}, &Inbound::publish_time))->publish_time;
+  if (!under.first_publish_time || first < *under.first_publish_time) {
+    RETURN_IF_ERROR(slots_.NoteFirst(transaction, under.slot, first));
   }
-  RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, **last)));
+  RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, *NewestOf(items))));
   return End(transaction, std::move(result));
 }
 
@@ -90,6 +89,10 @@ absl::Status Batch::Confirm(postgres::Connection& connection,
                             const state::GroupEpoch& under) const {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   return transaction.Rollback();
+}
+
+absl::StatusOr<std::string> Batch::WhoLocksATable(postgres::Connection& connection) const {
+  return postgres::WhoLocks(connection, schema_, projector_.Tables());
 }
 
 absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,

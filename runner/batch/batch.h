@@ -115,6 +115,9 @@ class Batch {
   // OK while the epoch is still `under`; ABORTED when it is over.
   absl::Status Confirm(postgres::Connection& connection, const state::GroupEpoch& under) const;
 
+  // The session whose lock keeps this group from writing its tables, in words; empty if none does.
+  absl::StatusOr<std::string> WhoLocksATable(postgres::Connection& connection) const;
+
   const state::KeyStates& key_states() const { return key_states_; }
   bool tracks_versions() const { return key_rules_.track_versions; }
 
@@ -123,6 +126,7 @@ class Batch {
 
   absl::Status StillDead(postgres::Connection& connection, int64_t id, const Poison& poison) const;
 
+  const std::string schema_;
   const ConsumerGroup group_;
   const projections::Projector& projector_;
   state::OffsetProvider& offsets_;

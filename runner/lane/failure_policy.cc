@@ -1,5 +1,8 @@
 #include "runner/lane/failure_policy.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "platform/daemon/service_thread.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
@@ -111,7 +114,8 @@ absl::Status FailurePolicy::AfterRollback(Part& part, const BatchResult& result)
 }
 
 absl::Status FailurePolicy::AfterFailure(Part& part, const absl::Status& failed) {
-  observer_.OnFailure(failed, part.items);
+  const std::string waits_for = WhoLocksATable(failed);
+  observer_.OnFailure(failed, part.items, waits_for);
   if (state::IsStaleEpoch(failed)) return failed;
   switch (postgres::Classify(failed)) {
     case postgres::ErrorClass::kData:
@@ -125,7 +129,7 @@ absl::Status FailurePolicy::AfterFailure(Part& part, const absl::Status& failed)
   // The statement may have been cancelled by ourselves, so that the lane ends: nobody is to blame.
   if (stop_.stop_requested()) return Stopped();
   ++part.faults_in_a_row;
-  part.faults_against = NobodysFault(failed) ? 0 : part.faults_against + 1;
+  part.faults_against = NobodysFault(failed) || !waits_for.empty() ? 0 : part.faults_against + 1;
   const bool at_once = part.suspected && !part.FirstIsMarkedDead();
   if (part.faults_against >= (at_once ? 1 : options_.transient_tries)) {
     if (ProbeCommits()) return Blame(part, failed, part.faults_against);
@@ -134,6 +138,18 @@ absl::Status FailurePolicy::AfterFailure(Part& part, const absl::Status& failed)
   const Millis pause = kRetry.Delay(part.faults_in_a_row, random_());
   if (SleepUnlessStopped(stop_, pause)) return Stopped();
   return absl::OkStatus();
+}
+
+// Somebody who makes an index, alters a table or empties it stops every event that is written
+// there: as little an event's fault as a full disk. Asked while the lock is still there, after each
+// failure that may come of one.
+std::string FailurePolicy::WhoLocksATable(const absl::Status& failed) {
+  constexpr std::string_view kMayBeLocks[] = {"57014", "55P03", "40P01"};
+  if (std::ranges::find(kMayBeLocks, postgres::SqlState(failed)) == std::end(kMayBeLocks))
+    return "";
+  const auto connection = connections_.Try();
+  if (!connection.ok()) return "";
+  return batch_.WhoLocksATable(**connection).value_or("");
 }
 
 // Whether the database takes a transaction of this group at all: not while a reset or a swap holds

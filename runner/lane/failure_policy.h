@@ -21,8 +21,10 @@ class BatchObserver {
   virtual void OnCommitted(std::span<Inbound* const> items, const BatchResult& result) = 0;
   // Not applied, to be given back to the bus.
   virtual void OnGivenBack(std::span<Inbound* const> items) = 0;
-  // A transaction failed and will be tried again, or in parts.
-  virtual void OnFailure(const absl::Status& status, std::span<Inbound* const> items) = 0;
+  // A transaction failed and will be tried again, or in parts. `waits_for`: whose lock on a table
+  // made it fail, if one did.
+  virtual void OnFailure(const absl::Status& status, std::span<Inbound* const> items,
+                         const std::string& waits_for) = 0;
 };
 
 // Brings a batch to its end, whatever fails: passing faults are tried again in place, one in doubt
@@ -90,6 +92,7 @@ class FailurePolicy {
   void GiveBackPoison(Part& part);
   void Committed(const Part& part, const BatchResult& result);
   bool ProbeCommits();
+  std::string WhoLocksATable(const absl::Status& failed);
 
   const Batch& batch_;
   ConnectionSource& connections_;

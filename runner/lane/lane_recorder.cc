@@ -24,12 +24,12 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
   const auto took = Clock::System().Steady() - result.began;
   std::vector<pubsub::AckToken> tokens;
   tokens.reserve(items.size());
-  const Inbound* newest = nullptr;
+  const Inbound* const newest = NewestOf(items);
   for (size_t i = 0; i < items.size(); ++i) {
     Inbound& item = *items[i];
     LogFate(item, result.fates[i]);
+    if (result.fates[i] == Fate::kSuperseded) NoteIfItWentBack(item);
     tokens.push_back(std::exchange(item.token, {}));
-    if (newest == nullptr || newest->publish_time < item.publish_time) newest = &item;
   }
   for (const auto& [item, fate] : result.unparked) LogFate(*item, fate);
   acks_.Ack(std::move(tokens), result.commit_began);
@@ -38,6 +38,7 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
     std::lock_guard lock(mu_);
     status_.last_commit = now;  // of parked events that were released, too
     status_.last_error.clear();
+    status_.waits_for.clear();
     if (newest != nullptr) status_.last_message_id = newest->message_id.value();
   }
   if (newest == nullptr) return;
@@ -51,6 +52,21 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
                               {"updated_by", group_.environment.instance}});
 }
 
+// The inbox knew nothing of it (or it would be a duplicate), its key keeps the order of publishing,
+// and no replay brings what was published since the epoch began: it was published after the version
+// that supersedes it.
+void LaneRecorder::NoteIfItWentBack(const Inbound& item) const {
+  if (item.ordering_key.empty() || item.publish_time < under_.began) return;
+  log::Warning("a new event is older than what is applied; it changed nothing",
+               {{"group", group_.options.name},
+                {"message_id", item.message_id},
+                {"event_id", item.event.event_id},
+                {"ordering_key", item.ordering_key},
+                log::IfAny("trace_id", Trace(item)),
+                {"version", item.event.version}});
+  group_.metrics.Count({.went_back = 1});
+}
+
 void LaneRecorder::OnGivenBack(std::span<Inbound* const> items) {
   std::vector<pubsub::AckToken> tokens;
   for (Inbound* item : items) {
@@ -61,13 +77,15 @@ void LaneRecorder::OnGivenBack(std::span<Inbound* const> items) {
   acks_.GiveBack(std::move(tokens));
 }
 
-void LaneRecorder::OnFailure(const absl::Status& status, std::span<Inbound* const> items) {
+void LaneRecorder::OnFailure(const absl::Status& status, std::span<Inbound* const> items,
+                             const std::string& waits_for) {
   // A release saves no offset.
   group_.metrics.Count({.failures = 1, .offsets_failed = items.empty() ? 0 : 1});
   if (state::IsStaleEpoch(status)) return;
-  LogFailure(status, items);
+  LogFailure(status, items, waits_for);
   std::lock_guard lock(mu_);
   status_.last_error = MessageOf(status);
+  status_.waits_for = waits_for;
 }
 
 LaneStatus LaneRecorder::status() const {
@@ -97,7 +115,8 @@ void LaneRecorder::LogFate(const Inbound& item, Fate fate) const {
                            {"ending", Name(fate)}});
 }
 
-void LaneRecorder::LogFailure(const absl::Status& status, std::span<Inbound* const> items) const {
+void LaneRecorder::LogFailure(const absl::Status& status, std::span<Inbound* const> items,
+                              const std::string& waits_for) const {
   // A batch of many names nobody: it is tried again, down to the one message at fault.
   const Inbound none{};
   const Inbound& one = items.size() == 1 ? *items.front() : none;
@@ -110,6 +129,7 @@ void LaneRecorder::LogFailure(const absl::Status& status, std::span<Inbound* con
                                         log::IfAny("trace_id", Trace(one)),
                                         {"class", postgres::Name(postgres::Classify(status))},
                                         {"sqlstate", postgres::SqlState(status)},
+                                        log::IfAny("waits_for", waits_for),
                                         {"error", status}});
 }
 

@@ -22,7 +22,8 @@ class LaneRecorder : public BatchObserver {
 
   void OnCommitted(std::span<Inbound* const> items, const BatchResult& result) override;
   void OnGivenBack(std::span<Inbound* const> items) override;
-  void OnFailure(const absl::Status& status, std::span<Inbound* const> items) override;
+  void OnFailure(const absl::Status& status, std::span<Inbound* const> items,
+                 const std::string& waits_for) override;
 
   // As far as it is known here: not what is in hand.
   LaneStatus status() const;
@@ -30,7 +31,9 @@ class LaneRecorder : public BatchObserver {
  private:
   void LogPoison(std::string_view what, const Inbound& item) const;
   void LogFate(const Inbound& item, Fate fate) const;
-  void LogFailure(const absl::Status& status, std::span<Inbound* const> items) const;
+  void NoteIfItWentBack(const Inbound& item) const;
+  void LogFailure(const absl::Status& status, std::span<Inbound* const> items,
+                  const std::string& waits_for) const;
 
   GroupContext& group_;
   const state::GroupEpoch& under_;

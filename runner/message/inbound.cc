@@ -1,6 +1,8 @@
 #include "runner/message/inbound.h"
 
+#include <algorithm>
 #include <exception>
+#include <tuple>
 #include <utility>
 
 #include "platform/status.h"
@@ -19,6 +21,13 @@ Inbound::Inbound(pubsub::Delivery delivery, WallTime received)
 
 Inbound::Inbound(envelope::Received kept)
     : Received(std::move(kept)), received_at(Clock::System().Now()) {}
+
+const Inbound* NewestOf(std::span<Inbound* const> items) {
+  const auto newest = std::ranges::max_element(items, {}, [](const Inbound* item) {
+    return std::tie(item->publish_time, item->message_id);
+  });
+  return newest == items.end() ? nullptr : *newest;
+}
 
 void MapEvent(const projections::Projector& projector, Inbound& item) {
   try {

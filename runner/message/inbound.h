@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "envelope/received.h"
 #include "platform/clock.h"
@@ -28,5 +29,8 @@ struct Inbound : envelope::Received {
 // Decodes the event and maps it to changes of the tables; what can't be mapped becomes poison, and
 // so does code of a projection that throws. REQUIRES: not poison.
 void MapEvent(const projections::Projector& projector, Inbound& item);
+
+// The one whose position is a batch's offset; null when there is none.
+const Inbound* NewestOf(std::span<Inbound* const> items);
 
 }  // namespace lockstep::runner

@@ -26,6 +26,21 @@ TEST(Inbound, ReadsEveryAttribute) {
   EXPECT_TRUE(item.ordered());
 }
 
+// Of one request to Pub/Sub all messages have the same time: what is saved, logged and shown is the
+// same one of them.
+TEST(Inbound, TheNewestIsTheOneOfTheOffset) {
+  std::vector<Inbound> items(3);
+  for (size_t i = 0; i < items.size(); ++i) {
+    items[i].publish_time = WallTime(std::chrono::seconds(i == 2 ? 1 : 2));
+    items[i].message_id = MessageId(std::to_string(i + 7));
+  }
+  const std::vector<Inbound*> forward = {&items[0], &items[1], &items[2]};
+  const std::vector<Inbound*> backward = {&items[2], &items[1], &items[0]};
+  EXPECT_EQ(NewestOf(forward)->message_id.value(), "8");
+  EXPECT_EQ(NewestOf(backward)->message_id.value(), "8");
+  EXPECT_EQ(NewestOf({}), nullptr);
+}
+
 TEST(Inbound, KeepsAggregatesApartThatLookAlike) {
   const auto key = [](std::optional<std::string> tenant, std::string type, std::string id) {
     return envelope::AggregateKey({std::move(tenant), std::move(type), std::move(id)});

@@ -33,6 +33,7 @@ struct LaneStatus {
   WallTime oldest_published;
   WallTime oldest_received;
   std::string last_error;  // of the transaction that failed last; empty once one has committed
+  std::string waits_for;   // whose lock on a table made it fail; empty if no such thing did
 
   int64_t in_hand() const { return queued + in_batch; }
 };
@@ -43,7 +44,8 @@ struct GroupCounts {
   // Events by how they ended.
   int64_t applied = 0, superseded = 0, ignored = 0, duplicates = 0, parked = 0, ended_dead = 0;
   int64_t released = 0, gaps = 0;
-  int64_t dead = 0;  // dead letters written, of released events too
+  int64_t went_back = 0;  // superseded ones that were new, and published after what superseded them
+  int64_t dead = 0;       // dead letters written, of released events too
   int64_t acks = 0, ack_failures = 0, nacks = 0;
   int64_t batches = 0, failures = 0;
   int64_t offsets_saved = 0, offsets_failed = 0;
@@ -71,6 +73,8 @@ inline constexpr GroupCounter kGroupCounters[] = {
     {&GroupCounts::applied, "applied", "applied"},
     {&GroupCounts::superseded, "superseded", "superseded", "runner_stale_versions_total",
      "Events that a newer version had superseded"},
+    {&GroupCounts::went_back, "went_back", nullptr, "runner_versions_went_back_total",
+     "New events with a version below the one applied, acked unapplied"},
     {&GroupCounts::ignored, "ignored", "ignored"},
     {&GroupCounts::duplicates, "duplicates", "duplicate", "runner_duplicates_total",
      "Events that the inbox knew"},

@@ -69,7 +69,8 @@ json LaneJson(const LaneStatus& lane, WallTime now, const HealthOptions& health)
           {"oldest_ms", work ? AgeMs(lane.oldest_received, now) : 0},
           {"last_commit_at", TimeOrNull(lane.last_commit)},
           {"last_message_id", lane.last_message_id},
-          {"last_error", lane.last_error}};
+          {"last_error", lane.last_error},
+          {"waits_for", lane.waits_for}};
 }
 
 json CountsJson(const GroupCounts& counts) {

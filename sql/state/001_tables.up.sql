@@ -53,7 +53,7 @@ CREATE UNIQUE INDEX slots_one_active ON slots (group_name) WHERE state = 'active
 -- Each group with the slot that its runners fill: what nearly every reader asks for.
 CREATE VIEW active_slots AS
 SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_time, g.seek_snapshot,
-       g.seek_state, g.skip_before, g.overwrite_until,
+       g.seek_state, g.skip_before, g.overwrite_until, g.updated_at AS epoch_began,
        s.slot, s.generation, s.subscription, s.first_publish_time
   FROM consumer_groups g
   JOIN slots s ON s.group_name = g.group_name AND s.slot = g.active_slot;

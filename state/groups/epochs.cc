@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kLoad = R"(
 SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_time,
        seek_snapshot, seek_state = 'done' AS seek_done, skip_before, overwrite_until,
-       first_publish_time,
+       first_publish_time, epoch_began,
        hashtextextended('lockstep.epoch.' || $2 || '.' || group_name, 0) AS lock_key
   FROM {state}.active_slots
  WHERE group_name = $1)";
@@ -104,6 +104,7 @@ absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Executor& on) const {
       .skip_before = row.OptionalTime("skip_before"),
       .overwrite_until = row.OptionalTime("overwrite_until"),
       .first_publish_time = row.OptionalTime("first_publish_time"),
+      .began = row.Time("epoch_began"),
       .lock_key = row.Int("lock_key")};
 }
 

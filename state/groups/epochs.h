@@ -25,6 +25,7 @@ struct GroupEpoch {
   std::optional<WallTime> skip_before;      // deliveries published before it are acked unapplied
   std::optional<WallTime> overwrite_until;  // replay without emptying
   std::optional<WallTime> first_publish_time;
+  WallTime began;        // what was published before may be a replay
   int64_t lock_key = 0;  // of the advisory lock
   bool created = false;  // by this very call: the group's first start
 };

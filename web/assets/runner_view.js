@@ -51,7 +51,7 @@ function lanes(group, doc) {
     { label: 'Queued', number: true, cell: (l) => count(l.queued) },
     { label: 'Oldest waits', number: true, cell: (l) => (l.oldest_ms ? duration(l.oldest_ms) : none) },
     { label: 'Last commit', number: true, cell: (l) => age(l.last_commit_at, doc.now) },
-    { label: 'Last error', cell: (l) => l.last_error || none },
+    { label: 'Last error', cell: (l) => (l.waits_for ? `waits: ${l.waits_for}` : l.last_error) || none },
   ], group.lanes, (l) => `lane-${l.lane}`));
 }
 

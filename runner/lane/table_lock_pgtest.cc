@@ -1,0 +1,80 @@
+// Whoever locks a table that the group writes stops the group, and costs no event its life.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runner/testing/test_group.h"
+
+namespace lockstep::runner {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// As somebody would say it, in a session of their own.
+struct Locker {
+  Locker(GroupWorld& world, const std::string& sql) : session(world.database.Connect()) {
+    EXPECT_TRUE(session->Run("SET application_name = 'the migration'").ok());
+    lock.emplace(*session->Begin());
+    EXPECT_TRUE(lock->Run(sql).ok());
+  }
+  std::unique_ptr<postgres::Connection> session;
+  std::optional<postgres::Transaction> lock;
+};
+
+std::string WaitsFor(const Group& group) {
+  for (const LaneStatus& lane : group.status().lanes) {
+    if (!lane.waits_for.empty()) return lane.waits_for;
+  }
+  return "";
+}
+
+class TableLock : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TableLock, IsNoEventsFaultAndNamesTheSession) {
+  GroupWorld world;
+  world.options.statement_timeout = Millis(100);
+  world.options.transient_tries = 1;
+  world.options.max_attempts = 1;
+  world.database.Run(
+      "CREATE TABLE rm.kinds (a text PRIMARY KEY); INSERT INTO rm.kinds VALUES ('x');"
+      "ALTER TABLE rm.items ADD FOREIGN KEY (a) REFERENCES rm.kinds;");
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  Locker locker(world, GetParam());
+  world.Publish({{.id = "k1"}, {.id = "k2"}, {.id = "k3"}});
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.failures >= 8; }));
+  EXPECT_THAT(WaitsFor(*group),
+              AllOf(HasSubstr(fmt::format("pid {} ", locker.session->backend_pid())),
+                    HasSubstr("application the migration"), HasSubstr("(role ")));
+  ASSERT_TRUE(locker.lock->Rollback().ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.DeadLetters(), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 3);
+  EXPECT_TRUE(world.Await([&] { return WaitsFor(*group).empty(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, TableLock,
+                         ::testing::Values("CREATE INDEX later ON rm.items (b)",
+                                           "ALTER TABLE rm.counters ADD COLUMN later int",
+                                           "LOCK TABLE rm.kinds IN EXCLUSIVE MODE",
+                                           "LOCK TABLE feed_state.inbox IN SHARE MODE"));
+
+// One row is not the table: its event alone is at fault, and the others go on.
+TEST(RowLock, IsTheEventsOwnTrouble) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  world.options.statement_timeout = Millis(100);
+  world.options.transient_tries = 1;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "k1"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  Locker locker(world, "SELECT * FROM rm.items FOR UPDATE");
+  world.Publish({{.id = "k1", .version = 2}, {.id = "k2"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT aggregate_key FROM feed_state.dead_letters"), "item/k1");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items WHERE id = 'k2'"), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::runner
