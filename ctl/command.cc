@@ -44,7 +44,8 @@ absl::StatusOr<std::string> Context::Database() const {
   return ReadTopKey(config, "database");
 }
 
-absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect() const {
+absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect(
+    Millis statement_timeout) const {
   postgres::ConnectionOptions options;
   ASSIGN_OR_RETURN(options.url, Database());
   if (options.url.empty()) {
@@ -53,6 +54,7 @@ absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect() const {
         "file that has `database:` with --config");
   }
   options.application_name = "lockstepctl";
+  options.statement_timeout = statement_timeout;
   return postgres::Connection::Open(options);
 }
 

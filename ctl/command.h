@@ -33,7 +33,8 @@ struct Context {
   // The database's address: --database, else what the --config file says; empty when neither does.
   absl::StatusOr<std::string> Database() const;
 
-  absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect() const;
+  absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect(
+      Millis statement_timeout = Millis(30'000)) const;
 
   bool IsLocal() const;  // the database is on this machine
 

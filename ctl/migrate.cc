@@ -29,7 +29,7 @@ absl::StatusOr<postgres::Migrator> MakeMigrator(const MigrateOptions& options,
 }
 
 absl::Status Move(const Context& context, const MigrateOptions& options, bool up) {
-  ASSIGN_OR_RETURN(const auto connection, context.Connect());
+  ASSIGN_OR_RETURN(const auto connection, context.Connect(Millis(0)));  // it may have to wait
   ASSIGN_OR_RETURN(postgres::Migrator migrator, MakeMigrator(options, *connection));
   if (!up) {
     RETURN_IF_ERROR(

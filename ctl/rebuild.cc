@@ -82,6 +82,8 @@ class Session {
                                                        const std::string& name) {
     auto session = std::unique_ptr<Session>(new Session(context));
     ASSIGN_OR_RETURN(session->runner_, OpenGroup(context, name));
+    // What large tables need is not cut short.
+    ASSIGN_OR_RETURN(session->runner_.connection, context.Connect(Millis(0)));
     const runner::ConfiguredGroup& group = *session->runner_.group;
     ASSIGN_OR_RETURN(const std::string database, context.Database());
     session->rebuild_ = std::make_unique<operations::Rebuild>(

@@ -59,7 +59,8 @@ class Rebuild {
     std::function<void(const std::string&)> note;               // what happens, in a sentence
   };
 
-  // REQUIRES: `connection` is the caller's own, for this object alone.
+  // REQUIRES: `connection` is the caller's own, for this object alone. Without statement_timeout:
+  // to compare large tables takes long.
   Rebuild(Parts parts, postgres::Connection& connection, Listener listener)
       : parts_(std::move(parts)), connection_(connection), listener_(std::move(listener)) {}
 

@@ -52,6 +52,12 @@ TEST_F(RebuildTest, UnderLoadReadersNoticeNothing) {
   EXPECT_EQ(world_.Orphans(), "");
 }
 
+TEST_F(RebuildTest, ADriverThatIsStoppedKeepsTheLockForABoundedTime) {
+  auto driver = world_.NewDriver();
+  ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
+  EXPECT_EQ(driver.connection->Execute("SHOW idle_session_timeout")->Text(0, 0), "5min");
+}
+
 TEST_F(RebuildTest, ThereIsNoWayBackToTablesWhoseEventsAreGone) {
   auto driver = world_.NewDriver();
   ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());

@@ -52,7 +52,8 @@ SELECT format('%s has row security or policies', name)
   FROM live WHERE relrowsecurity OR EXISTS (SELECT FROM pg_policy WHERE polrelid = t)
 UNION ALL
 SELECT format('%s is in the publication %s', name, p.pubname)
-  FROM live JOIN pg_publication_rel r ON r.prrelid = t JOIN pg_publication p ON p.oid = r.prpubid
+  FROM live JOIN pg_namespace n ON n.oid = relnamespace
+  JOIN pg_publication_tables p ON p.schemaname = n.nspname AND p.tablename = relname
 UNION ALL
 SELECT DISTINCT format('function %s depends on %s', d.objid::regprocedure, name)
   FROM live JOIN pg_depend d ON d.classid = 'pg_proc'::regclass

@@ -69,6 +69,19 @@ class ShadowTablesTest : public ::testing::Test {
   std::unique_ptr<postgres::Connection> connection_;
 };
 
+TEST_F(ShadowTablesTest, AreRefusedForWhatIsPublishedInWhateverWay) {
+  database_.Run("CREATE TABLE rm.t (id int PRIMARY KEY)");
+  EXPECT_THAT(Obstacles("rm.t"), IsEmpty());
+  std::vector<std::string> ways = {"TABLE rm.t", "ALL TABLES"};
+  if (database_.QueryInt("SHOW server_version_num") >= 150'000)
+    ways.push_back("TABLES IN SCHEMA rm");
+  for (const std::string& way : ways) {
+    database_.Run("SET client_min_messages = error; CREATE PUBLICATION p FOR " + way);
+    EXPECT_THAT(Obstacles("rm.t"), ElementsAre("rm.t is in the publication p")) << way;
+    database_.Run("DROP PUBLICATION p");
+  }
+}
+
 TEST_F(ShadowTablesTest, AreLikeTheOriginals) {
   const std::string reader = database_.name() + "_reader", owner = database_.name() + "_owner";
   database_.Run("CREATE ROLE " + reader + "; CREATE ROLE " + owner + ";");

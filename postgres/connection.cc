@@ -1,10 +1,12 @@
 #include "postgres/connection.h"
 
 #include <cctype>
+#include <regex>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "platform/config/database_address.h"
+#include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/text.h"
 #include "postgres/connection_impl.h"
@@ -14,6 +16,8 @@ namespace lockstep::postgres {
 namespace {
 
 constexpr char kConnectionLost[] = "08006";
+// So long after statement_timeout a server that works would have answered.
+constexpr Millis kAnswerMargin{5'000};
 
 // For the query of a URI, and for a value in quotes: a group's name may hold anything.
 std::string PercentEncoded(std::string_view value) {
@@ -47,6 +51,12 @@ std::string ConnectionString(const ConnectionOptions& options) {
     }
     separator = '&';
   };
+  // Of several servers one may be a standby, or a primary that was demoted.
+  static const std::regex kSeveralHosts(
+      "^postgres(ql)?://([^/?]*@)?[^/?@]*,|(^|[ ?&])host(addr)? *= *[^ &]*,");
+  if (std::regex_search(WithoutPassword(options.url), kSeveralHosts)) {
+    add("target_session_attrs", "read-write");
+  }
   const int64_t seconds = std::max<int64_t>(2, options.connect_timeout.count() / 1000);
   add("connect_timeout", fmt::format("{}", seconds));
   add("application_name", options.application_name);
@@ -67,7 +77,10 @@ std::string SessionSettings(const ConnectionOptions& options) {
       "{}SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
       "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; "
       "SET statement_timeout = {}; SET lock_timeout = 0; "
-      "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}",
+      "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}; "
+      // The server's part of the bargain: the locks of a client whose machine is gone go too.
+      "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
+      "SET tcp_keepalives_count = 3; SET tcp_user_timeout = '30s'",
       options.settings, options.statement_timeout.count(),
       options.idle_in_transaction_timeout.count(), options.idle_session_timeout.count());
 }
@@ -106,14 +119,26 @@ std::string_view StateOf(const pqxx::transaction_rollback& error) {
 }
 #endif
 
-// Runs something that calls libpqxx; its exceptions end here.
 template <typename Work>
 absl::StatusOr<Result> Connection::Impl::Guard(Work work) {
+  auto done = Try(std::move(work));
+  if (!deadline || !deadline->passed()) return done;
+  lost = true;
+  if (done.ok()) return done;  // it came at the last moment
+  return SqlError(kConnectionLost, fmt::format("the database has not answered for {}",
+                                               FormatDuration(deadline->limit())));
+}
+
+template <typename Work>
+absl::StatusOr<Result> Connection::Impl::Try(Work work) {
+  const StatementDeadline::Waiting waiting(deadline.get());
   try {
     return Result(std::make_shared<Result::Impl>(work()));
   } catch (const pqxx::sql_error& e) {
     // The server's last words to a session that it ends come as an ordinary error.
     if (!connection.is_open()) lost = true;
+    // The primary was demoted: another is to be looked for, by a new session.
+    if (StateOf(e) == "25006") lost = true;
     return SqlError(StateOf(e), e.what());
 #if PQXX_VERSION_MAJOR < 7
   } catch (const pqxx::transaction_rollback& e) {
@@ -186,6 +211,10 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
     // libpq names host, user and database; of an address that it can't read it quotes any part.
     return SqlError(kConnectionLost,
                     fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
+  }
+  if (options.statement_timeout > Millis(0)) {
+    impl->deadline = std::make_unique<StatementDeadline>(impl->connection.sock(),
+                                                         options.statement_timeout + kAnswerMargin);
   }
   std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
   RETURN_IF_ERROR(opened->Run(SessionSettings(options)));

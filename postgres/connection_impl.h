@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "postgres/connection.h"
+#include "postgres/statement_deadline.h"
 
 // What a Result and a Connection hold; for this folder's own sources only.
 namespace lockstep::postgres {
@@ -20,30 +21,48 @@ struct Result::Impl {
 };
 
 // libpqxx writes notices to stderr unless told otherwise; ours say nothing that a log line doesn't.
-#if PQXX_VERSION_MAJOR >= 7
-struct Silent {
-  explicit Silent(pqxx::connection& connection) {
-    connection.set_notice_handler([](pqxx::zview) noexcept {});
+// One counts: a COMMIT that waited for a synchronous standby and was cancelled succeeds, and its
+// transaction is on this server alone.
+struct Notices {
+  bool standby_not_waited_for = false;
+
+  void Hear(std::string_view text) noexcept {
+    if (text.find("wait for synchronous replication") != text.npos) standby_not_waited_for = true;
   }
-};
+#if PQXX_VERSION_MAJOR >= 7
+  explicit Notices(pqxx::connection& connection) {
+    connection.set_notice_handler([this](pqxx::zview text) noexcept { Hear(text); });
+  }
 #else
-struct Silent : pqxx::errorhandler {
-  explicit Silent(pqxx::connection_base& connection) : pqxx::errorhandler(connection) {}
-  bool operator()(const char[]) noexcept override { return false; }
-};
+  explicit Notices(pqxx::connection_base& connection) : handler(connection, *this) {}
+  struct Handler : pqxx::errorhandler {
+    Handler(pqxx::connection_base& connection, Notices& to)
+        : pqxx::errorhandler(connection), notices(to) {}
+    bool operator()(const char text[]) noexcept override {
+      notices.Hear(text);
+      return false;
+    }
+    Notices& notices;
+  };
+  Handler handler;
 #endif
+};
 
 struct Connection::Impl {
-  explicit Impl(const std::string& url) : connection(url), silent(connection) {}
+  explicit Impl(const std::string& url) : connection(url), notices(connection) {}
 
+  // Runs something that calls libpqxx: its exceptions end here, and so does patience.
   template <typename Work>
   absl::StatusOr<Result> Guard(Work work);
+  template <typename Work>
+  absl::StatusOr<Result> Try(Work work);
 
   pqxx::connection connection;
-  Silent silent;
+  Notices notices;
   std::set<std::string, std::less<>> prepared;
   std::set<std::string, std::less<>> known;  // have run: the server has them under their names
   bool lost = false;
+  std::unique_ptr<StatementDeadline> deadline;
 #if PQXX_VERSION_MAJOR < 7
   struct Receiver : pqxx::notification_receiver {
     Receiver(pqxx::connection_base& c, const std::string& name, std::vector<Notification>& to)

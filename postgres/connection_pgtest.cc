@@ -7,6 +7,7 @@
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/sql_error.h"
+#include "tests/support/silent_server.h"
 #include "tests/support/test_database.h"
 
 namespace lockstep::postgres {
@@ -36,6 +37,68 @@ TEST_F(ConnectionTest, DoesNotWaitForHoursForAMachineThatIsGone) {
   const auto own = Connection::Open(options);
   ASSERT_TRUE(own.ok());
   EXPECT_EQ(read(**own, TCP_USER_TIMEOUT), 5'000) << "the user's word wins";
+}
+
+TEST_F(ConnectionTest, TheServerDoesNotWaitForHoursForUs) {
+  EXPECT_EQ(connection_->Execute("SHOW tcp_keepalives_idle")->Text(0, 0), "10");
+  EXPECT_EQ(connection_->Execute("SHOW tcp_keepalives_interval")->Text(0, 0), "5");
+  EXPECT_EQ(connection_->Execute("SHOW tcp_keepalives_count")->Text(0, 0), "3");
+  EXPECT_EQ(connection_->Execute("SHOW tcp_user_timeout")->Text(0, 0), "30000");
+}
+
+TEST_F(ConnectionTest, OfSeveralHostsTakesOneThatCanBeWrittenTo) {
+  const std::string role = db_.name() + "_reader";
+  db_.Run(fmt::format(
+      "CREATE ROLE {0} LOGIN; ALTER ROLE {0} SET default_transaction_read_only = on", role));
+  const std::string one = db_.UrlAs(role);
+  const size_t host = one.find('@') + 1;
+  const size_t name = one.find('/', host) + 1;
+  const std::string both = one.substr(0, name - 1) + "," + one.substr(host);
+  const std::string port = one.substr(one.rfind(':') + 1, name - one.rfind(':') - 2);
+  const auto opens = [](const std::string& url) { return Connection::Open({.url = url}).ok(); };
+  EXPECT_TRUE(opens(one)) << "there is no other to be had";
+  EXPECT_FALSE(opens(both));
+  EXPECT_FALSE(opens(fmt::format("host=127.0.0.1,127.0.0.1 port={} user={} dbname={}", port, role,
+                                 one.substr(name))));
+  EXPECT_TRUE(opens(both + "?target_session_attrs=any")) << "the user's word wins";
+  db_.Run("DROP ROLE " + role);
+}
+
+TEST_F(ConnectionTest, LeavesAServerThatWasDemoted) {
+  ASSERT_TRUE(connection_->Run("SET default_transaction_read_only = on").ok());
+  const absl::Status refused = connection_->Run("CREATE TABLE t (a int)");
+  EXPECT_EQ(SqlState(refused), "25006");
+  EXPECT_EQ(Classify(refused), ErrorClass::kTransient);
+  EXPECT_TRUE(connection_->broken());
+}
+
+// The server's kernel takes what is sent, so no timeout of TCP strikes; its own statement_timeout
+// does not either.
+TEST_F(ConnectionTest, GivesUpAServerThatIsThereAndSaysNothing) {
+  testing::SilentServer server(db_.url());
+  const auto open = [&] {
+    auto connection = Connection::Open({.url = server.url(), .statement_timeout = Millis(100)});
+    EXPECT_TRUE(connection.ok()) << connection.status();
+    return *std::move(connection);
+  };
+  const auto idle = open();
+  const auto working = open();
+  auto transaction = working->Begin();
+  ASSERT_TRUE(transaction->Execute("SELECT pg_current_xact_id()").ok());
+  server.silent = true;
+  const absl::Status committed = transaction->Commit();
+  EXPECT_EQ(Classify(committed), ErrorClass::kInDoubt) << committed;
+  EXPECT_NE(MessageOf(committed).find("has not answered"), std::string_view::npos) << committed;
+  EXPECT_TRUE(working->broken());
+  server.silent = false;
+  EXPECT_TRUE(idle->Execute("SELECT 1").ok()) << "only what waits for an answer is given up";
+  EXPECT_TRUE(open()->Execute("SELECT 1").ok());
+}
+
+TEST_F(ConnectionTest, WaitsForAsLongAsItTakesWithoutALimit) {
+  const auto connection = Connection::Open({.url = db_.url(), .statement_timeout = Millis(0)});
+  ASSERT_TRUE(connection.ok());
+  EXPECT_TRUE((*connection)->Execute("SELECT pg_sleep(6)").ok());
 }
 
 TEST_F(ConnectionTest, ReadsRowsWithColumnsByName) {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr char kSqlStateUrl[] = "lockstep/sqlstate";
 constexpr char kInDoubtUrl[] = "lockstep/in-doubt";
+constexpr char kReadOnly[] = "25006";
 constexpr size_t kMaxMessageBytes = 2048;
 
 struct Class {
@@ -28,6 +29,7 @@ const Class& Of(ErrorClass error_class) { return kClasses[static_cast<size_t>(er
 
 ErrorClass ClassOf(std::string_view sqlstate) {
   if (sqlstate.empty()) return ErrorClass::kConfiguration;
+  if (sqlstate == kReadOnly) return ErrorClass::kTransient;  // there will be a primary again
   for (const ErrorClass is : {ErrorClass::kTransient, ErrorClass::kData}) {
     if (Of(is).sqlstates.find(sqlstate.substr(0, 2)) != std::string_view::npos) return is;
   }

@@ -10,7 +10,7 @@ namespace lockstep::postgres {
 // What to do about a failed statement. Every error of Postgres is put into one of these, once,
 // by its SQLSTATE.
 enum class ErrorClass {
-  kTransient,      // 08, 40, 53, 55, 57, 58: the same again may succeed
+  kTransient,      // 08, 25006, 40, 53, 55, 57, 58: the same again may succeed
   kInDoubt,        // the connection was lost during COMMIT: it may have happened
   kData,           // 21, 22, 23, 44, 54, P0, XX: these values will never be taken
   kConfiguration,  // everything else, 42 above all: missing table, column, right

@@ -18,7 +18,8 @@ TEST(SqlError, IsClassifiedByItsState) {
       {"54000", ErrorClass::kData},          {"P0001", ErrorClass::kData},
       {"XX000", ErrorClass::kData},          {"42P01", ErrorClass::kConfiguration},
       {"42501", ErrorClass::kConfiguration}, {"28P01", ErrorClass::kConfiguration},
-      {"3F000", ErrorClass::kConfiguration}, {"25006", ErrorClass::kConfiguration},
+      {"3F000", ErrorClass::kConfiguration}, {"25001", ErrorClass::kConfiguration},
+      {"25006", ErrorClass::kTransient},
   };
   for (const auto& [state, expected] : cases) {
     EXPECT_EQ(Classify(SqlError(state, "x")), expected) << state;

@@ -76,7 +76,13 @@ absl::Status Transaction::Commit() {
     return failed;
   }
   Connection* const connection = std::exchange(connection_, nullptr);
+  Connection::Impl& impl = *connection->impl_;
+  impl.notices.standby_not_waited_for = false;
   absl::Status committed = connection->Run(unsent_ + "COMMIT");
+  if (committed.ok() && impl.notices.standby_not_waited_for) {
+    impl.lost = true;
+    return InDoubtError("the COMMIT's wait for a synchronous standby was cancelled");
+  }
   if (committed.ok()) return committed;
   if (connection->broken()) return InDoubtError(MessageOf(committed));
   // A statement before it that fails keeps the COMMIT from being run.

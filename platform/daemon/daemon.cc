@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
-#include "platform/daemon/service_thread.h"
 #include "platform/daemon/signals.h"
 #include "platform/mutex_checks.h"
 #include "platform/status.h"
@@ -16,7 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr int kGaveUp = 3;
 
 void Reload(const Config::Sources& sources, RunningConfig& running, Daemon& daemon) {
   std::vector<ConfigKey> keys;
@@ -63,7 +60,7 @@ void RunningConfig::Follow(const std::vector<ConfigKey>& fresh) {
 
 int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon) {
   LeaveMutexesUnchecked();
-  Signals signals;  // before any other thread
+  Signals signals(daemon.StopWithin(absl::OkStatus()));  // before any other thread
   Daemon::Beginning beginning;
   CommandLine line{.program = about.program,
                    .summary = about.summary,
@@ -93,9 +90,7 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
   const bool failed = complain(ended);
   const Millis within = daemon.StopWithin(ended);
   const std::jthread deadline([within, failed](const std::stop_token& stopped) {
-    if (SleepUnlessStopped(stopped, within)) return;
-    log::Error("not everything could be finished in time; it will come again");
-    std::_Exit(failed ? kFailed : kGaveUp);
+    EndUnlessDone(stopped, within, failed ? kFailed : Signals::kGaveUp);
   });
   signals.OnReload({});
   daemon.Stop();

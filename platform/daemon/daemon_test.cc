@@ -120,5 +120,21 @@ TEST(DaemonDeathTest, AStopThatHangsEndsTheProcess) {
   EXPECT_EXIT(daemon.Run({"--once"}), ::testing::ExitedWithCode(3), "it will come again");
 }
 
+TEST(DaemonDeathTest, ASignalEndsAStartOrARunThatHangs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [] {
+    kill(getpid(), SIGTERM);
+    while (true) pause();
+  };
+  FakeDaemon start;
+  start.stop_within = Millis(1);
+  start.on_start = hang;
+  EXPECT_EXIT(start.Run({}), ::testing::ExitedWithCode(3), "it will come again");
+  FakeDaemon run;
+  run.stop_within = Millis(1);
+  run.on_once = [&] { return hang(), absl::OkStatus(); };
+  EXPECT_EXIT(run.Run({"--once"}), ::testing::ExitedWithCode(3), "it will come again");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -5,8 +5,10 @@
 
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
+#include "platform/daemon/service_thread.h"
 #include "platform/log/log.h"
 
 namespace lockstep {
@@ -29,7 +31,7 @@ void ToggleDebug() {
 
 }  // namespace
 
-Signals::Signals() {
+Signals::Signals(Millis stop_within) : stop_within_(stop_within) {
   signal(SIGPIPE, SIG_IGN);
   const sigset_t set = Handled();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -70,9 +72,19 @@ void Signals::Run() {
       default:
         if (stop_.stop_requested()) _exit(130);
         log::Info("stopping; a second signal quits at once", {{"signal", signal}});
+        if (stop_within_ > Millis(0)) {
+          deadline_ = std::jthread(
+              [this](const std::stop_token& done) { EndUnlessDone(done, stop_within_, kGaveUp); });
+        }
         stop_.request_stop();
     }
   }
+}
+
+void EndUnlessDone(const std::stop_token& done, Millis time, int code) {
+  if (SleepUnlessStopped(done, time)) return;
+  log::Error("not everything could be finished in time; it will come again");
+  std::_Exit(code);
 }
 
 void Signals::WaitForStop() {

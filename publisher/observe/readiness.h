@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace lockstep::publisher {
 struct Health {
   std::string subject;  // a table, or the session that holds the shards
   absl::Status status;  // OK, or why not
+  // When it was last seen at work; now, unless it says so. One that hangs can't report that yet.
+  std::optional<SteadyTime> at_work = std::nullopt;
 };
 
 // From faults to readiness: a fault counts once it has lasted for the grace period, so that a
@@ -30,9 +33,9 @@ class Readiness {
   std::vector<std::string> Judge(const std::vector<Health>& parts, SteadyTime now) {
     const std::scoped_lock lock(mu_);
     std::vector<std::string> reasons;
-    for (const auto& [subject, status] : parts) {
+    for (const auto& [subject, status, at_work] : parts) {
       if (status.ok()) {
-        well_[subject] = now;
+        well_[subject] = at_work.value_or(now);
       } else if (const auto well = well_.find(subject);
                  well == well_.end() || now - well->second > grace_) {
         reasons.push_back(fmt::format("{}: {}", subject, MessageOf(status)));

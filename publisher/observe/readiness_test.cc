@@ -35,6 +35,17 @@ TEST(Readiness, OutlivesALostDatabaseByTheGracePeriod) {
       << "a grace period for each time";
 }
 
+// A loop that hangs with its database can't say so before its statement is given up.
+TEST(Readiness, TheGracePeriodBeginsWhenThePartWasLastSeenAtWork) {
+  Readiness readiness(Millis(30'000));
+  for (const int second : {1, 10, 25}) {
+    EXPECT_THAT(readiness.Judge({{"a.b", {}, kStart}}, kStart + seconds(second)), IsEmpty());
+  }
+  const std::vector<Health> lost = {{"a.b", absl::UnavailableError("gone"), kStart + seconds(26)}};
+  EXPECT_THAT(readiness.Judge(lost, kStart + seconds(30)), IsEmpty());
+  EXPECT_THAT(readiness.Judge(lost, kStart + seconds(31)), ElementsAre("a.b: gone"));
+}
+
 TEST(Readiness, OneTableDoesNotSpendTheGraceOfAnother) {
   Readiness readiness(Millis(30'000));
   readiness.Judge({{"a.b", {}}, {"c.d", {}}}, kStart);

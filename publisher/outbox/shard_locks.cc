@@ -3,14 +3,13 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "postgres/pooler.h"
 
 namespace lockstep::publisher {
 namespace {
 
 using postgres::Array;
 using postgres::Row;
-
-constexpr char kBackend[] = "SELECT pg_backend_pid()";
 
 // One row per outbox of $1, in its order: shards and how many sessions hold the member lock (a
 // bigint key is shown by pg_locks as two halves).
@@ -56,19 +55,9 @@ absl::StatusOr<std::unique_ptr<ShardLocks>> ShardLocks::Open(const std::string& 
   options.idle_session_timeout = session_timeout;
   options.statement_timeout = Millis(10'000);
   ASSIGN_OR_RETURN(auto session, postgres::Connection::Open(options));
-  // A transaction pooler that takes its server sessions in turn gives one client two of them in a
-  // row; one that takes the last used gives two clients the same.
-  ASSIGN_OR_RETURN(const auto other, postgres::Connection::Open(options));
-  ASSIGN_OR_RETURN(const int64_t first, session->Number(kBackend));
-  ASSIGN_OR_RETURN(const int64_t second, session->Number(kBackend));
-  ASSIGN_OR_RETURN(const int64_t elsewhere, other->Number(kBackend));
-  ASSIGN_OR_RETURN(const int64_t third, session->Number(kBackend));
-  if (second != first || third != first || elsewhere == first) {
-    return FailedPrecondition(
-        "the database is reached through a transaction pooler, on which session locks do not hold: "
-        "connect the publisher to Postgres itself, or through a pool in session mode");
-  }
-  return std::unique_ptr<ShardLocks>(new ShardLocks(std::move(session), first));
+  RETURN_IF_ERROR(postgres::RefuseTransactionPooler(*session, options));
+  ASSIGN_OR_RETURN(const int64_t backend, session->Number("SELECT pg_backend_pid()"));
+  return std::unique_ptr<ShardLocks>(new ShardLocks(std::move(session), backend));
 }
 
 absl::StatusOr<Outbox> ShardLocks::Find(const postgres::QualifiedName& table) {

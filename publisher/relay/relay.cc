@@ -17,6 +17,12 @@ constexpr Millis kAnswerGrace{20};
 // With full hands there is nothing to do but to wait; the watchdog wants to see turns.
 constexpr Millis kLongestTurn{1'000};
 
+// A relay that was stopped must not hold its wake locks for ever. One that rests speaks once in a
+// poll.
+Millis LongestSilence(const RelayOptions& options) {
+  return std::max(options.lock_ttl, 2 * options.poll_interval);
+}
+
 std::string NewToken() {
   thread_local std::mt19937_64 engine(std::random_device{}());
   const uint64_t high = engine();
@@ -147,6 +153,10 @@ void Relay::FollowOptions() {
   plan_.LookAgain();
   static_cast<FollowedRelayOptions&>(options_) = *fresh;
   dispatcher_.SetMaxRequests(options_.table, options_.max_requests);
+  if (connection_ == nullptr) return;
+  // A session that is lost is found so by whoever uses it next.
+  connection_->Run(fmt::format("SET idle_session_timeout = {}", LongestSilence(options_).count()))
+      .IgnoreError();
 }
 
 absl::Status Relay::Connect() {
@@ -155,6 +165,7 @@ absl::Status Relay::Connect() {
   options.url = environment_.database;
   options.application_name = "lockstep-publisher";
   options.statement_timeout = Millis(20'000);  // below the watchdog's patience
+  options.idle_session_timeout = LongestSilence(options_);
   ASSIGN_OR_RETURN(connection_, postgres::Connection::Open(options));
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options_.table));
   ASSIGN_OR_RETURN(store_, OutboxStore::Open(*connection_, table));

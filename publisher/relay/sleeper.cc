@@ -42,6 +42,8 @@ absl::StatusOr<bool> Sleeper::Rest(OutboxStore& store, Mailbox& mailbox,
       }
     }
   }
+  // Without shards there is nothing to look for, and a session that says nothing is ended.
+  if (request.shards.empty()) RETURN_IF_ERROR(store.connection().Run("SELECT"));
   const bool writer = armed_.empty() && !request.shards.empty();
   writer_rests_ = writer ? writer_rests_ + 1 : 0;
   if (writer) rests_ = 0;

@@ -11,6 +11,7 @@ namespace lockstep::publisher {
 namespace {
 
 constexpr Millis kWatchedEvery{2'000};
+constexpr Millis kAgedEvery{1'000};
 
 struct OutboxGauge {
   const char* name;
@@ -42,6 +43,7 @@ OutboxWatch::OutboxWatch(Parts parts)
       replays_(CounterOf(parts_.metrics, "replay_total",
                          "rows and messages that an operator sent again", {{"kind", "outbox"}})),
       database_(parts_.database, Clock::System().Now()),
+      aging_(kAgedEvery, [this] { Age(); }),
       ticker_(std::min(kWatchedEvery, parts_.every), [this] { Round(); }) {
   for (const std::string& table : parts_.tables) {
     for (const OutboxGauge& gauge : kGauges) {
@@ -84,11 +86,9 @@ void OutboxWatch::Look() {
       continue;  // one bad table must not hide the others
     }
     if (parts_.counts_replays(table)) replays_.Increment(static_cast<double>(record->replays));
-    for (size_t i = 0; i < std::size(kGauges); ++i) {
-      gauges_[table][i]->Set(kGauges[i].value(*record));
-    }
+    Show(table, *record);
     const std::scoped_lock lock(mu_);
-    records_[table] = *std::move(record);
+    records_[table] = {*std::move(record), Clock::System().Steady()};
   }
   if (!error.ok() && error != told_) {
     log::Warning("an outbox can't be read for the status page and its metrics; it is tried again",
@@ -101,7 +101,24 @@ void OutboxWatch::Look() {
 OutboxRecord OutboxWatch::Of(const std::string& table) const {
   const std::scoped_lock lock(mu_);
   const auto found = records_.find(table);
-  return found == records_.end() ? OutboxRecord() : found->second;
+  if (found == records_.end()) return {};
+  auto [record, read_at] = found->second;
+  if (record.oldest > Millis(0)) {
+    record.oldest += std::chrono::duration_cast<Millis>(Clock::System().Steady() - read_at);
+  }
+  return record;
+}
+
+void OutboxWatch::Show(const std::string& table, const OutboxRecord& record) {
+  for (size_t i = 0; i < std::size(kGauges); ++i) {
+    gauges_.at(table)[i]->Set(kGauges[i].value(record));
+  }
+}
+
+void OutboxWatch::Age() {
+  for (const std::string& table : parts_.tables) {
+    if (const OutboxRecord record = Of(table); record.known) Show(table, record);
+  }
 }
 
 }  // namespace lockstep::publisher

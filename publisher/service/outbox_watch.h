@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
+#include "platform/status.h"
 #include "postgres/connection.h"
 #include "publisher/outbox/outbox_rows.h"
 #include "web/document.h"
@@ -22,7 +24,7 @@ namespace lockstep::publisher {
 
 // Looks into the outboxes for the gauges and for the status page: now and then, and every two
 // seconds while somebody watches; less often where counting is slow. A thread of its own, which may
-// hang with the database.
+// hang with the database; on another, ages grow until the next look.
 class OutboxWatch final : public Service {
  public:
   struct Parts {
@@ -36,12 +38,18 @@ class OutboxWatch final : public Service {
   explicit OutboxWatch(Parts parts);
   ~OutboxWatch() override { Stop(); }
 
-  absl::Status Start() override { return ticker_.Start(); }
-  void Stop() override { ticker_.Stop(); }
+  absl::Status Start() override {
+    RETURN_IF_ERROR(aging_.Start());
+    return ticker_.Start();
+  }
+  void Stop() override {
+    aging_.Stop();
+    ticker_.Stop();
+  }
 
   // From any thread. Somebody watches: true until it is said otherwise.
   void SetWatched(bool watched) { watched_ = watched; }
-  // The outbox as it was last read.
+  // The outbox as it was last read, older by the time since.
   OutboxRecord Of(const std::string& table) const;
   const web::DatabaseReading& database() const { return database_; }
 
@@ -50,6 +58,8 @@ class OutboxWatch final : public Service {
 
  private:
   void Round();
+  void Age();
+  void Show(const std::string& table, const OutboxRecord& record);
   absl::StatusOr<OutboxRecord> Read(const std::string& table);
 
   const Parts parts_;
@@ -64,9 +74,11 @@ class OutboxWatch final : public Service {
   std::atomic<bool> watched_ = false;
 
   mutable std::mutex mu_;
-  std::map<std::string, OutboxRecord> records_;
+  std::map<std::string, std::pair<OutboxRecord, SteadyTime>> records_;  // and when it was read
 
-  Ticker ticker_;  // last: its thread uses the rest
+  // Last: their threads use the rest.
+  Ticker aging_;
+  Ticker ticker_;
 };
 
 }  // namespace lockstep::publisher

@@ -4,6 +4,7 @@
 #include "publisher/testing/outbox_test.h"
 #include "tests/support/eventually.h"
 #include "tests/support/service_stress.h"
+#include "tests/support/silent_server.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -16,7 +17,7 @@ class OutboxWatchTest : public OutboxTest {
   std::unique_ptr<OutboxWatch> Make(Millis every = Millis(60'000),
                                     std::vector<std::string> tables = {kTable}) {
     return std::make_unique<OutboxWatch>(
-        OutboxWatch::Parts{.database = db_.url(),
+        OutboxWatch::Parts{.database = server_.url(),
                            .tables = std::move(tables),
                            .every = every,
                            .counts_replays = [this](const std::string&) { return owner_; },
@@ -26,6 +27,7 @@ class OutboxWatchTest : public OutboxTest {
     return RenderMetrics(metrics_).find(sample + "\n") != std::string::npos;
   }
 
+  testing::SilentServer server_{db_.url()};
   MetricsRegistry metrics_;
   bool owner_ = true;
 };
@@ -78,6 +80,22 @@ TEST_F(OutboxWatchTest, AMissingTableIsToldAndDoesNotHideTheOthers) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("level=warn")));
   EXPECT_TRUE(Shows(R"(outbox_pending{table="shop.outbox"} 1)"));
   EXPECT_EQ(watch->database().good_since(), WallTime());
+}
+
+TEST_F(OutboxWatchTest, ThePendingGrowOldThoughTheDatabaseIsSilent) {
+  Enqueue("k", 1);
+  const auto watch = Make();
+  const auto oldest = [&] {
+    const std::string name = "outbox_oldest_pending_seconds{table=\"shop.outbox\"} ";
+    const std::string all = RenderMetrics(metrics_);
+    return std::stod(all.substr(all.find(name) + name.size()));
+  };
+  ASSERT_TRUE(watch->Start().ok());
+  ASSERT_TRUE(testing::Eventually([&] { return watch->Of(kTable).known; }));
+  server_.silent = true;
+  const double before = oldest();
+  EXPECT_TRUE(testing::Eventually([&] { return oldest() > before + 2; }));
+  EXPECT_GE(watch->Of(kTable).oldest, Millis(2'000));
 }
 
 TEST_F(OutboxWatchTest, IsAServiceLikeAnyOther) {

@@ -205,8 +205,9 @@ std::vector<std::string> PublisherService::NotReady() const {
   // Without a relay there is nothing to do, and that is done.
   if (!parts_->tables.empty()) parts.push_back({"shards", parts_->owner->health()});
   for (const auto& table : parts_->tables) {
-    Health part{table->relay.options().table, table->relay.health()};
-    const auto still = now - table->relay.last_turn();
+    const SteadyTime turned = table->relay.last_turn();
+    Health part{table->relay.options().table, table->relay.health(), turned};
+    const auto still = now - turned;
     if (part.status.ok() && still > config_.ownership.watchdog) {
       part.status = Unavailable("its loop has stood still for {}",
                                 FormatDuration(std::chrono::duration_cast<Millis>(

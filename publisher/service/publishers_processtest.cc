@@ -11,9 +11,10 @@
 #include <thread>
 
 #include "publisher/testing/publishers.h"
-#include "publisher/testing/transaction_pooler.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http_get.h"
+#include "tests/support/silent_server.h"
+#include "tests/support/transaction_pooler.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -85,6 +86,20 @@ TEST_F(PublishersTest, ASignalEndsItInGoodOrder) {
   }
 }
 
+// Its database and its bus are silent, and --once waits for both.
+TEST_F(PublishersTest, ASignalIsObeyedInTimeWhateverHangs) {
+  constexpr int kGaveUp = 3;
+  testing::SilentServer database(db_.url());
+  server_.faults().Freeze();
+  Enqueue("k", 1);
+  const auto publisher = StartPublisher({"--once", "--database=" + database.url()});
+  ASSERT_TRUE(AwaitRows("lock_token IS NOT NULL", 1)) << publisher->Errors();
+  database.silent = true;
+  publisher->Signal(SIGTERM);
+  EXPECT_EQ(publisher->Wait(), kGaveUp) << publisher->Errors();
+  server_.faults().Thaw();
+}
+
 TEST_F(PublishersTest, SighupsInAStreamOfEventsLoseNothing) {
   const std::string file = ::testing::TempDir() + "/" + db_.name() + ".yaml";
   const auto write = [&](int batch) {
@@ -109,7 +124,7 @@ TEST_F(PublishersTest, SighupsInAStreamOfEventsLoseNothing) {
 
 TEST_F(PublishersTest, ThePagesSayHowItIs) {
   // A pool in session mode, to be taken away.
-  auto road = std::make_unique<TransactionPooler>(db_.url(), 20);
+  auto road = std::make_unique<testing::TransactionPooler>(db_.url(), 20);
   road->pools_transactions = false;
   const auto publisher = StartPublisher(
       {"--database=" + road->url(), "--http.enabled=true", "--metrics.path=/numbers"});
@@ -148,10 +163,17 @@ TEST_F(PublishersTest, AnotherTakesOverAfterKillNine) {
 }
 
 TEST_F(PublishersTest, AStoppedOwnerLosesItsShardsAndDoesNoHarmWhenItGoesOn) {
-  auto stopped = StartPublisher({"--relay.session_timeout=1s", "--relay.lock_ttl=2s"});
+  auto stopped = StartPublisher(
+      {"--relay.session_timeout=1s", "--relay.lock_ttl=2s", "--relay.poll_interval=1s"});
   Enqueue("k", 1);
   ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 1)) << stopped->Errors();
   stopped->Signal(SIGSTOP);
+  ASSERT_TRUE(testing::Eventually([&] {
+    return db_.QueryInt(
+               "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = "
+               "'advisory' AND application_name LIKE 'lockstep-publisher%' AND datname = "
+               "current_database()") == 0;
+  })) << "its wake locks too";
   auto other = StartPublisher({"--relay.session_timeout=1s", "--relay.lock_ttl=2s"});
   for (int version = 2; version <= 20; ++version) Enqueue("k", version);
   ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 20)) << other->Errors();
@@ -205,7 +227,7 @@ TEST_F(PublishersTest, GoesOnAfterADumpAndARestore) {
 TEST_F(PublishersTest, IdleIsQuietAndUsesNoCpu) {
   Enqueue("k", 1);
   // Counted on the way: the server's own count has in it what other databases' NOTIFYs wake.
-  TransactionPooler road(db_.url(), 20);
+  testing::TransactionPooler road(db_.url(), 20);
   road.pools_transactions = false;
   const auto publisher = StartPublisher({"--database=" + road.url(), "--relay.ping_interval=3s"});
   ASSERT_TRUE(AwaitRows("published_at IS NOT NULL", 1)) << publisher->Errors();

@@ -10,10 +10,10 @@
 #include "platform/status.h"
 #include "publisher/dispatch/in_process_bus.h"
 #include "publisher/testing/service_test.h"
-#include "publisher/testing/transaction_pooler.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_bus_admin.h"
 #include "tests/support/service_stress.h"
+#include "tests/support/transaction_pooler.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -217,7 +217,7 @@ bool RefusesPooler(const PublisherService& service) {
 
 TEST_F(ServiceTest, ATransactionPoolerIsRefused) {
   for (const int sessions : {1, 2, 3}) {
-    TransactionPooler pooler(db_.url(), sessions);
+    testing::TransactionPooler pooler(db_.url(), sessions);
     PublisherConfig config = Config();
     config.database = pooler.url();
     config.ready_grace = Millis(0);
@@ -234,7 +234,7 @@ TEST_F(ServiceTest, ATransactionPoolerIsRefused) {
 }
 
 TEST_F(ServiceTest, APoolInSessionModeServesUntilItPoolsTransactions) {
-  TransactionPooler pooler(db_.url(), 20);
+  testing::TransactionPooler pooler(db_.url(), 20);
   pooler.pools_transactions = false;
   PublisherConfig config = Config();
   config.database = pooler.url();

@@ -6,6 +6,7 @@
 #include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
+#include "postgres/pooler.h"
 
 namespace lockstep::runner {
 namespace {
@@ -101,6 +102,7 @@ absl::Status CheckSubscription(const GroupContext& group, const std::string& nam
 absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, ReadyToRun& ready) {
   const GroupOptions& options = group.options;
   const state::KeyStates& keys = group.batch.key_states();
+  RETURN_IF_ERROR(postgres::RefuseTransactionPooler(connection, group.connection()));
   RETURN_IF_ERROR(group.schema.Check(connection));
   RETURN_IF_ERROR(group.projector->Check(connection));
   ASSIGN_OR_RETURN(ready.under, LoadEpoch(group, connection));

@@ -53,6 +53,9 @@ absl::Status FailurePolicy::WorkOff() {
     if (stop_.stop_requested()) return Stopped();
     ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Get(stop_));
     const auto result = Try(*connection, part);
+    // Its COMMIT may have been cancelled while it waited for a standby, and a server that speaks
+    // another language has not told us: it comes again, and the inbox knows whether it is there.
+    if (result.ok() && stop_.stop_requested()) return Stopped();
     if (result.ok() && !result->rolled_back) {
       Committed(part, *result);
       parts_.pop_back();

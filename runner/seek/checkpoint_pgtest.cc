@@ -127,6 +127,33 @@ TEST_F(Restore, WithoutCheckpointsLosesWhatWasAckedSince) {
   EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE version = 2"), 0);
 }
 
+TEST_F(Restore, WithoutCheckpointsNobodyIsWaitedFor) {
+  world_.options.checkpoints = false;
+  const auto another = world_.database.Connect();
+  const state::Schema schema("feed_state");
+  const state::Checkpoints checkpoints(schema, ConsumerGroup("feed"));
+  ASSERT_TRUE(*checkpoints.TryLock(*another));
+  const auto group = world_.NewGroup();
+  PublishVersion(1);
+  EXPECT_TRUE(AwaitModel(1)) << group->status().reason;
+}
+
+TEST_F(Restore, WhoeverIsStoppedWithTheLockLosesIt) {
+  const auto connection = world_.database.Connect();
+  const auto timeout = [&]() -> std::string {
+    return std::string(connection->Execute("SHOW idle_session_timeout")->Text(0, 0));
+  };
+  const state::Schema schema("feed_state");
+  const state::Checkpoints checkpoints(schema, ConsumerGroup("feed"));
+  ASSERT_TRUE(*checkpoints.TryLock(*connection));
+  EXPECT_EQ(timeout(), "30s");
+  const auto another = world_.database.Connect();
+  EXPECT_FALSE(*checkpoints.TryLock(*another));
+  EXPECT_EQ(another->Execute("SHOW idle_session_timeout")->Text(0, 0), "0");
+  ASSERT_TRUE(checkpoints.Unlock(*connection).ok());
+  EXPECT_EQ(timeout(), "0");
+}
+
 TEST_F(Restore, NeedsNoMoreCheckpointsThanAreKept) {
   world_.options.checkpoint_keep = Millis(300);
   const auto group = world_.NewGroup();

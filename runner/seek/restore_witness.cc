@@ -68,6 +68,7 @@ absl::StatusOr<RestoreWitness::Found> RestoreWitness::Look(
 }
 
 absl::Status RestoreWitness::Check(postgres::Connection& connection, const state::GroupEpoch& now) {
+  if (!enabled_ && !WentBack(connection)) return absl::OkStatus();
   // Whoever takes a checkpoint holds the lock between the snapshot and its row.
   ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
   if (!locked) return Unavailable("another instance looks at the checkpoints");

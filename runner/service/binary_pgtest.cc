@@ -8,6 +8,7 @@
 #include "runner/testing/binary_world.h"
 #include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
+#include "tests/support/transaction_pooler.h"
 
 namespace lockstep::runner {
 namespace {
@@ -51,6 +52,15 @@ TEST(RunnerProcess, GivesBackWhatHangsAndEndsInTime) {
   EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 0);
   // At once, and not when the leases run out a minute later.
   EXPECT_THAT(world.LeftOver(), SizeIs(20));
+}
+
+TEST(RunnerProcess, RefusesATransactionPooler) {
+  BinaryWorld world;
+  testing::TransactionPooler pooler(world.database.url(), 1);
+  world.database_url = pooler.url();
+  const auto runner = world.Runner({"--once"});
+  EXPECT_EQ(runner->Wait(), 1);
+  EXPECT_THAT(runner->Errors(), HasSubstr("through a transaction pooler"));
 }
 
 TEST(RunnerProcess, QuitsAtOnceOnASecondSignal) {

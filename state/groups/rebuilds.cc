@@ -11,9 +11,11 @@
 namespace lockstep::state {
 namespace {
 
-constexpr std::string_view kTryLock =
-    "SELECT pg_try_advisory_lock(hashtextextended('lockstep.rebuild.' || $2 || '.' || $1, 0)) AS "
-    "locked";
+// The server takes it from a process that was stopped; one that asks its user may take a while.
+constexpr std::string_view kTryLock = R"(
+SELECT locked, CASE WHEN locked THEN set_config('idle_session_timeout', '5min', false) END
+  FROM pg_try_advisory_lock(hashtextextended('lockstep.rebuild.' || $2 || '.' || $1, 0))
+    AS locked)";
 
 // Names of tables hold no line break: QualifiedName refuses it.
 constexpr std::string_view kLoadRebuild = R"(

@@ -8,11 +8,14 @@
 namespace lockstep::state {
 namespace {
 
-constexpr std::string_view kTryLock =
-    "SELECT pg_try_advisory_lock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0)) "
-    "AS locked";
-constexpr std::string_view kUnlock =
-    "SELECT pg_advisory_unlock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0))";
+// It is held while Pub/Sub is asked: the server takes it from whoever is silent for longer.
+constexpr std::string_view kTryLock = R"(
+SELECT locked, CASE WHEN locked THEN set_config('idle_session_timeout', '30s', false) END
+  FROM pg_try_advisory_lock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0))
+    AS locked)";
+constexpr std::string_view kUnlock = R"(
+SELECT pg_advisory_unlock(hashtextextended('lockstep.checkpoint.' || $2 || '.' || $1, 0)),
+       set_config('idle_session_timeout', '0', false))";
 
 constexpr std::string_view kList = R"(
 SELECT number, snapshot, subscription, epoch, taken_at, expires_at

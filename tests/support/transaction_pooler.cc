@@ -1,12 +1,9 @@
-#include "publisher/testing/transaction_pooler.h"
+#include "tests/support/transaction_pooler.h"
 
 #include <cstdint>
 
-namespace lockstep::publisher {
+namespace lockstep::testing {
 namespace {
-
-using testing::ReceiveMessage;
-using testing::SendAll;
 
 // Everything up to ReadyForQuery, which is the last.
 std::string ReadAnswer(int fd) {
@@ -46,7 +43,7 @@ bool TransactionPooler::Open(const std::string& startup) {
 
 bool TransactionPooler::Greet(int client) {
   for (std::string first; (first = ReceiveMessage(client, false)) != "";) {
-    const uint32_t code = testing::NumberAt(first, 4);
+    const uint32_t code = NumberAt(first, 4);
     if (code == kSslRequest || code == kGssRequest) {
       if (!SendAll(client, "N")) return false;
       continue;
@@ -100,7 +97,7 @@ void TransactionPooler::Serve(int client) {
     }
   }
   if (session >= 0) GiveBack(session);
-  testing::Hang(client, client);
+  Hang(client, client);
 }
 
-}  // namespace lockstep::publisher
+}  // namespace lockstep::testing

@@ -8,7 +8,7 @@
 
 #include "tests/support/pg_relay.h"
 
-namespace lockstep::publisher {
+namespace lockstep::testing {
 
 // A transaction pooler as PgBouncer is one, small: its clients share some sessions of Postgres, and
 // each transaction runs on the next that is free. Knows trust authentication alone, and no COPY.
@@ -47,7 +47,7 @@ class TransactionPooler {
   size_t next_ = 0;
   std::string greeting_;  // of a session, up to its first ReadyForQuery
 
-  testing::PgRelay relay_;
+  PgRelay relay_;
 };
 
-}  // namespace lockstep::publisher
+}  // namespace lockstep::testing
