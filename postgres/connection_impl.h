@@ -19,28 +19,34 @@ struct Result::Impl {
   mutable std::atomic<int> next_column{0};  // where Result::Column looks first
 };
 
-// libpqxx writes notices to stderr unless told otherwise; ours say nothing that a log line doesn't.
+// libpqxx writes warnings to stderr unless told otherwise; ours say nothing that a log line
+// doesn't. They are counted: Transaction::Commit wants to know of one.
 #if PQXX_VERSION_MAJOR >= 7
-struct Silent {
-  explicit Silent(pqxx::connection& connection) {
-    connection.set_notice_handler([](pqxx::zview) noexcept {});
+struct Warnings {
+  explicit Warnings(pqxx::connection& connection) {
+    connection.set_notice_handler([this](pqxx::zview) noexcept { ++count; });
   }
+  int64_t count = 0;
 };
 #else
-struct Silent : pqxx::errorhandler {
-  explicit Silent(pqxx::connection_base& connection) : pqxx::errorhandler(connection) {}
-  bool operator()(const char[]) noexcept override { return false; }
+struct Warnings : pqxx::errorhandler {
+  explicit Warnings(pqxx::connection_base& connection) : pqxx::errorhandler(connection) {}
+  bool operator()(const char[]) noexcept override {
+    ++count;
+    return false;
+  }
+  int64_t count = 0;
 };
 #endif
 
 struct Connection::Impl {
-  explicit Impl(const std::string& url) : connection(url), silent(connection) {}
+  explicit Impl(const std::string& url) : connection(url), warnings(connection) {}
 
   template <typename Work>
   absl::StatusOr<Result> Guard(Work work);
 
   pqxx::connection connection;
-  Silent silent;
+  Warnings warnings;
   std::set<std::string, std::less<>> prepared;
   std::set<std::string, std::less<>> known;  // have run: the server has them under their names
   bool lost = false;

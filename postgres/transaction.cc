@@ -76,7 +76,13 @@ absl::Status Transaction::Commit() {
     return failed;
   }
   Connection* const connection = std::exchange(connection_, nullptr);
+  const int64_t warnings = connection->impl_->warnings.count;
   absl::Status committed = connection->Run(unsent_ + "COMMIT");
+  // One whose wait for a synchronous standby was cancelled answers like any other, with a warning:
+  // a failover may lose it.
+  if (committed.ok() && connection->impl_->warnings.count != warnings) {
+    return InDoubtError("the commit came with a warning: the standby may not have it");
+  }
   if (committed.ok()) return committed;
   if (connection->broken()) return InDoubtError(MessageOf(committed));
   // A statement before it that fails keeps the COMMIT from being run.

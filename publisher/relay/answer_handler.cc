@@ -87,6 +87,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
     if (results[i].status.ok() || known) {
       parts_.pauses.Reached(entry.row->topic);
       parts_.events.OnRow({known ? Kind::kDedupHit : Kind::kPublished, *entry.row, took});
+      parts_.lately.Note(*entry.row, now);
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
       failed = i;
