@@ -38,6 +38,7 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
   ResetDone done{.old_epoch = before.epoch, .generation = before.generation};
   const state::SeekTarget& seek = request.seek;
   state::Offsets offsets(schema_);
+  ASSIGN_OR_RETURN(const auto committed, offsets.Newest(transaction, group_));
   ASSIGN_OR_RETURN(
       done.epoch,
       epochs_.BeginNew(transaction, {.seek = seek,
@@ -46,6 +47,7 @@ absl::StatusOr<ResetDone> Resets::Write(postgres::Transaction& transaction,
                                      .skip_before = seek.time ? seek.time : request.skip_before,
                                      .overwrite = request.mode == ResetMode::kOverwrite,
                                      .overwrite_until = request.overwrite_until,
+                                     .committed = committed,
                                      .by = request.operator_name}));
   if (request.mode == ResetMode::kEmpty) {
     RETURN_IF_ERROR(Empty(transaction, request, before.generation));

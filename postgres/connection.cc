@@ -75,7 +75,8 @@ std::string ConnectionString(const ConnectionOptions& options) {
 std::string SessionSettings(const ConnectionOptions& options) {
   return fmt::format(
       "{}SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
-      "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; "
+      "SET client_min_messages = warning; SET synchronous_commit = on; "
+      "SET default_transaction_isolation = 'read committed'; "
       "SET statement_timeout = {}; SET lock_timeout = 0; "
       "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}; "
       // The server's part of the bargain: the locks of a client whose machine is gone go too.

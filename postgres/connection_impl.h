@@ -26,8 +26,10 @@ struct Result::Impl {
 struct Notices {
   bool standby_not_waited_for = false;
 
+  // The words come in the server's language; the name of its source file, which a verbose message
+  // ends with, does not.
   void Hear(std::string_view text) noexcept {
-    if (text.find("wait for synchronous replication") != text.npos) standby_not_waited_for = true;
+    if (text.find("syncrep.c") != text.npos) standby_not_waited_for = true;
   }
 #if PQXX_VERSION_MAJOR >= 7
   explicit Notices(pqxx::connection& connection) {
@@ -56,6 +58,14 @@ struct Connection::Impl {
   absl::StatusOr<Result> Guard(Work work);
   template <typename Work>
   absl::StatusOr<Result> Try(Work work);
+  // Whether what the server says comes with the place in its sources.
+  void Verbose(bool on) {
+#if PQXX_VERSION_MAJOR >= 7
+    connection.set_verbosity(on ? pqxx::error_verbosity::verbose : pqxx::error_verbosity::normal);
+#else
+    connection.set_verbosity(on ? pqxx::connection_base::verbose : pqxx::connection_base::normal);
+#endif
+  }
 
   pqxx::connection connection;
   Notices notices;

@@ -78,7 +78,9 @@ absl::Status Transaction::Commit() {
   Connection* const connection = std::exchange(connection_, nullptr);
   Connection::Impl& impl = *connection->impl_;
   impl.notices.standby_not_waited_for = false;
+  impl.Verbose(true);
   absl::Status committed = connection->Run(unsent_ + "COMMIT");
+  impl.Verbose(false);
   if (committed.ok() && impl.notices.standby_not_waited_for) {
     impl.lost = true;
     return InDoubtError("the COMMIT's wait for a synchronous standby was cancelled");

@@ -76,6 +76,13 @@ void RelayLog::OnDatabaseError(const absl::Status& error) {
                 {"error", error}});
 }
 
+void RelayLog::OnGone(int64_t rows) {
+  log::Error(
+      "the outbox went back: rows that were published are gone, and their versions must not be "
+      "given to other events; outbox_audit names them, docs/failover.md says what to do",
+      {{"code", "outbox_flush_gone"}, {"table", table_}, {"rows", rows}});
+}
+
 void RelayLog::OnShards(const std::vector<int>& held, int of) {
   log::Info("shards", {{"table", table_}, {"held", held.size()}, {"of", of}});
 }

@@ -16,6 +16,7 @@ class RelayLog : public RelayEvents {
 
   void OnRow(const RowEvent& event) override;
   void OnDatabaseError(const absl::Status& error) override;
+  void OnGone(int64_t rows) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
  private:

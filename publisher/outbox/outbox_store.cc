@@ -74,6 +74,17 @@ SELECT $3::text, 'outbox_flush_conflict', lockstep.outbox_name($1::regclass), se
 FROM {outbox} WHERE sequence = ANY ($2::bigint[])
 RETURNING sequence, jsonb_strip_nulls(detail)::text AS state)sql";
 
+// By their event ids: a database that went back gives out the same sequences again. $1 the outbox,
+// $2 owner, $3 … of the rows.
+constexpr char kAuditGone[] = R"sql(
+INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, detail)
+SELECT $2::text, 'outbox_flush_gone', lockstep.outbox_name($1::regclass), m.sequence, m.event_id,
+       jsonb_build_object('tenant_id', m.tenant_id, 'aggregate_type', m.aggregate_type,
+                          'aggregate_id', m.aggregate_id, 'version', m.version)
+FROM unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::bigint[])
+     AS m(sequence, event_id, tenant_id, aggregate_type, aggregate_id, version)
+WHERE NOT EXISTS (SELECT 1 FROM {outbox} t WHERE t.event_id = m.event_id))sql";
+
 // How long nothing will fall due, in ms, or NULL: the next retry, or the end of a lease of another.
 // $1 shards, $2 of how many, $3 lease in ms, $4 the place below which nothing is looked for.
 constexpr char kNextDue[] = R"sql(
@@ -206,6 +217,26 @@ absl::StatusOr<std::map<int64_t, std::string>> OutboxStore::AuditLost(
   std::map<int64_t, std::string> states;
   for (const Row row : result) states[row.Int("sequence")] = row.Text("state");
   return states;
+}
+
+absl::StatusOr<int64_t> OutboxStore::AuditGone(const std::vector<RowName>& rows,
+                                               const std::string& owner) {
+  Array sequences;
+  Array event_ids;
+  Array tenants;
+  Array types;
+  Array ids;
+  Array versions;
+  for (const RowName& row : rows) {
+    sequences.Add(row.sequence);
+    event_ids.AddPlain(row.event_id.value());
+    tenants.Add(row.tenant_id);
+    types.Add(row.aggregate_type);
+    ids.Add(row.aggregate_id);
+    versions.Add(row.version);
+  }
+  return connection_.Affected(About("audit_gone", kAuditGone), quoted_table_, owner, sequences,
+                              event_ids, tenants, types, ids, versions);
 }
 
 absl::StatusOr<std::optional<Millis>> OutboxStore::NextDue(const ClaimRequest& request,

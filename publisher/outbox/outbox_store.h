@@ -50,6 +50,16 @@ struct PublishedRow {
   std::string message_id;  // empty where the bus has none
 };
 
+// A row as it is remembered once it is published.
+struct RowName {
+  int64_t sequence = 0;
+  EventId event_id;
+  std::optional<std::string> tenant_id;
+  std::string aggregate_type;
+  std::string aggregate_id;
+  int64_t version = 0;
+};
+
 // What became of a row that was not published.
 struct RowFailure {
   RowPtr row;
@@ -87,6 +97,9 @@ class OutboxStore {
   // Answers what is there now, as JSON, by sequence; nothing for a row that is gone.
   absl::StatusOr<std::map<int64_t, std::string>> AuditLost(const std::vector<int64_t>& sequences,
                                                            const std::string& owner);
+
+  // Writes those of `rows` that are no longer there into the audit, and answers how many.
+  absl::StatusOr<int64_t> AuditGone(const std::vector<RowName>& rows, const std::string& owner);
 
   // Until the next retry is due or a lease behind `floor` ends; nullopt when nothing waits.
   absl::StatusOr<std::optional<Millis>> NextDue(const ClaimRequest& request,

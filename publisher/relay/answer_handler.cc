@@ -98,6 +98,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
       parts_.pauses.Reached(entry.row->topic);
       parts_.events.OnRow(
           {results[i].status.ok() ? Kind::kPublished : Kind::kDedupHit, *entry.row, took});
+      parts_.lately.Note(*entry.row, now);
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
       failed = i;

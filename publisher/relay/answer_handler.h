@@ -14,6 +14,7 @@
 #include "publisher/relay/doubts.h"
 #include "publisher/relay/leased_rows.h"
 #include "publisher/relay/marks.h"
+#include "publisher/relay/published_lately.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {
@@ -61,6 +62,7 @@ class AnswerHandler {
     Backoff::Random random;
     RelayEvents& events;
     LeasedRows& leased;
+    PublishedLately& lately;
     Marks& marks;
     TopicPauses& pauses;
   };

@@ -49,6 +49,7 @@ Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatch
       events_(events),
       reconnect_(RetryPolicy{.max_attempts = 0, .base = Millis(250), .cap = Millis(15'000)},
                  environment_.random),
+      lately_(environment_.remember),
       marks_(environment_.instance, events),
       pauses_(options_.retry, environment_.random),
       answers_({.options = options_,
@@ -56,6 +57,7 @@ Relay::Relay(RelayOptions options, Environment environment, Dispatcher& dispatch
                 .random = environment_.random,
                 .events = events,
                 .leased = leased_,
+                .lately = lately_,
                 .marks = marks_,
                 .pauses = pauses_}),
       sleeper_(options_, environment_.random),
@@ -170,6 +172,9 @@ absl::Status Relay::Connect() {
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options_.table));
   ASSIGN_OR_RETURN(store_, OutboxStore::Open(*connection_, table));
   RETURN_IF_ERROR(connection_->Listen(store_->channel()));
+  ASSIGN_OR_RETURN(const int64_t gone,
+                   lately_.AuditGone(*store_, environment_.instance, environment_.clock->Steady()));
+  if (gone > 0) events_.OnGone(gone);
   SetHealth(absl::OkStatus());
   return absl::OkStatus();
 }
@@ -184,6 +189,8 @@ void Relay::LoseSession(absl::Status why) {
   sleeper_.Forget();
   plan_ = {};
   TakeAnswers();
+  // The next server may lack them: what is sent was claimed from the one that has it.
+  GiveBackWaiting([](const OutboxRow&) { return true; });
   mailbox_->Wait(-1, reconnect_.Next());
 }
 

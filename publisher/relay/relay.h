@@ -23,6 +23,7 @@
 #include "publisher/relay/look_plan.h"
 #include "publisher/relay/mailbox.h"
 #include "publisher/relay/marks.h"
+#include "publisher/relay/published_lately.h"
 #include "publisher/relay/relay_events.h"
 #include "publisher/relay/shard_assignment.h"
 #include "publisher/relay/sleeper.h"
@@ -47,6 +48,7 @@ class Relay : public Service {
     const Clock* clock = &Clock::System();
     Backoff::Random random = Backoff::DefaultRandom();
     Millis stop_timeout{8'000};
+    Millis remember{600'000};  // what was published; less than rows are kept
   };
 
   // `dispatcher` and `events` outlive it.
@@ -118,6 +120,7 @@ class Relay : public Service {
   ShardAssignment shards_;
   LookPlan plan_;
   LeasedRows leased_;
+  PublishedLately lately_;
   Marks marks_;
   TopicPauses pauses_;
   AnswerHandler answers_;

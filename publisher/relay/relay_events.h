@@ -40,6 +40,8 @@ class RelayEvents {
   virtual void OnClaimed(const std::vector<OutboxRow>&) {}
   virtual void OnRow(const RowEvent&) {}
   virtual void OnDatabaseError(const absl::Status&) {}
+  // So many rows that were published are no longer in the outbox.
+  virtual void OnGone(int64_t /*rows*/) {}
   virtual void OnShards(const std::vector<int>& /*held*/, int /*of*/) {}
 };
 

@@ -49,14 +49,49 @@ TEST_F(RelayTest, ALostLeaseIsCountedAuditedAndDropped) {
             1);
 }
 
+// As a standby that lagged has it when it is promoted.
+TEST_F(RelayTest, PublishedRowsThatAreGoneAfterAReconnectAreToldAndAudited) {
+  const auto owner = StartOwner();
+  Enqueue("k", 1);
+  Enqueue("k", 2);
+  ASSERT_TRUE(AwaitPublished(2));
+  db_.Run("DELETE FROM shop.outbox WHERE version = 2");
+  EndPublisherSessions();
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.gone == 1; }));
+  EndPublisherSessions();
+  Enqueue("z", 1);
+  ASSERT_TRUE(AwaitPublished(3));
+  owner->relay->Stop();
+  EXPECT_EQ(owner->events.gone, 1) << "once";
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM lockstep.outbox_audit WHERE action = "
+                         "'outbox_flush_gone' AND detail->>'aggregate_id' = 'k' AND "
+                         "detail->>'version' = '2'"),
+            1);
+}
+
+TEST_F(RelayTest, WhatWasClaimedBeforeAReconnectAndIsGoneIsNotSent) {
+  bus_.HoldPublishes(true);
+  const auto owner = StartOwner();
+  Enqueue("k", 1);
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 1; }));
+  Enqueue("k", 2);
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 2; }));
+  db_.Run("DELETE FROM shop.outbox WHERE version = 2");
+  EndPublisherSessions();
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.database_errors > 0; }));
+  bus_.HoldPublishes(false);
+  Enqueue("z", 1);
+  ASSERT_TRUE(AwaitPublished(2));
+  owner->relay->Stop();
+  EXPECT_EQ(Published(), "k:1 z:1");
+}
+
 TEST_F(RelayTest, ComesBackAfterItsSessionIsEnded) {
   const auto owner = StartOwner();
   for (int round = 1; round <= 3; ++round) {
     Enqueue("k", round);
     ASSERT_TRUE(AwaitPublished(round));
-    db_.Run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
-        "current_database() AND application_name = 'lockstep-publisher'");
+    EndPublisherSessions();
   }
   Enqueue("k", 4);
   ASSERT_TRUE(AwaitPublished(4));

@@ -59,8 +59,11 @@ struct PublisherService::Table final : RelayEvents {
         MetricsRegistry& registry)
       : log(options.table, config.mask_tenant),
         metrics(registry, options.table),
-        relay(options, {.database = config.database, .instance = config.instance}, dispatcher,
-              *this) {}
+        relay(options,
+              {.database = config.database,
+               .instance = config.instance,
+               .remember = std::min(Relay::Environment().remember, config.cleaner.retention / 2)},
+              dispatcher, *this) {}
 
   void OnClaimed(const std::vector<OutboxRow>& rows) override {
     for (RelayEvents* listener : listeners) listener->OnClaimed(rows);
@@ -70,6 +73,9 @@ struct PublisherService::Table final : RelayEvents {
   }
   void OnDatabaseError(const absl::Status& error) override {
     for (RelayEvents* listener : listeners) listener->OnDatabaseError(error);
+  }
+  void OnGone(int64_t rows) override {
+    for (RelayEvents* listener : listeners) listener->OnGone(rows);
   }
   void OnShards(const std::vector<int>& held, int of) override {
     for (RelayEvents* listener : listeners) listener->OnShards(held, of);

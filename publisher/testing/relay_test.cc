@@ -58,6 +58,10 @@ void Recorder::OnRow(const RowEvent& event) {
     }
   });
 }
+void Recorder::OnGone(int64_t rows) {
+  Note([&] { gone += rows; });
+}
+
 void Recorder::OnDatabaseError(const absl::Status&) {
   Note([&] { ++database_errors; });
 }
@@ -129,6 +133,12 @@ std::string RelayTest::Published(const std::string& topic) const {
 
 bool RelayTest::AwaitPublished(size_t count) const {
   return bus_.Await([&] { return bus_.published().size() >= count; });
+}
+
+void RelayTest::EndPublisherSessions() {
+  db_.Run(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+      "current_database() AND application_name = 'lockstep-publisher'");
 }
 
 void RelayTest::MakeDue() {

@@ -27,6 +27,7 @@ class Recorder : public RelayEvents {
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
   void OnRow(const RowEvent& event) override;
   void OnDatabaseError(const absl::Status& error) override;
+  void OnGone(int64_t rows) override;
   void OnShards(const std::vector<int>& held, int of) override;
 
   // False after 20 s.
@@ -46,6 +47,7 @@ class Recorder : public RelayEvents {
   int lost = 0;
   std::string lost_state;  // of the last one
   int database_errors = 0;
+  int64_t gone = 0;
   std::vector<int> shards;
 
  private:
@@ -78,6 +80,7 @@ class RelayTest : public OutboxTest {
   // "k:1 k:2" as published, of one topic.
   std::string Published(const std::string& topic = "shop.events") const;
   bool AwaitPublished(size_t count) const;
+  void EndPublisherSessions();
   // Makes waiting rows due, and tells the relay.
   void MakeDue();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "platform/boot_time.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/table_locks.h"
@@ -23,7 +24,7 @@ state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoc
 }
 
 absl::StatusOr<BatchResult> End(postgres::Transaction& transaction, BatchResult result) {
-  result.commit_began = Clock::System().Steady();
+  result.commit_began = BootTime();
   RETURN_IF_ERROR(result.rolled_back ? transaction.Rollback() : transaction.Commit());
   return result;
 }

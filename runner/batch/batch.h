@@ -45,7 +45,7 @@ struct MarkedDead {
 
 struct BatchResult {
   SteadyTime began;
-  SteadyTime commit_began;                                // its acks count from here
+  SteadyTime commit_began;                                // its acks count from here, by BootTime
   std::vector<Fate> fates;                                // one per item, in their order
   int released = 0;                                       // parked events that were applied along
   std::deque<Inbound> loaded;                             // out of parking …

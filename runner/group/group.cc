@@ -20,7 +20,12 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
       connections_(context_.connection(), context_.options.name),
       status_{.name = context_.options.name,
               .subscription = context_.options.subscription,
-              .file = context_.options.file} {}
+              .file = context_.options.file} {
+  connections_.accept = [this](postgres::Connection& connection) {
+    context_.witness.Meet(connection);
+    return absl::OkStatus();
+  };
+}
 
 absl::Status Group::Start() {
   return thread_.Start([this] { Run(); });
@@ -199,7 +204,7 @@ bool Group::EpochChanged(const state::GroupEpoch& under, int64_t before, Session
   if (now->epoch == under.epoch && now->token == under.token) {
     ReleaseWhatWasLeft(**connection, under, session);
     // A database that went back must not get a checkpoint: the way to a session looks into it.
-    return context_.witness.WentBack(**connection) || checkpoints_.Tick(**connection, under);
+    return context_.witness.WentBack(**connection, *now) || checkpoints_.Tick(**connection, under);
   }
   return true;
 }

@@ -274,6 +274,17 @@ TEST_F(Reset, ForwardEndsTheWaitForWhatItLeavesOut) {
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.parked"), 1) << "this gap is one";
 }
 
+// Pub/Sub's clock is ahead of the database's.
+TEST_F(Reset, OverwritesWhateverWasCommittedBeforeIt) {
+  const auto group = world_.NewGroup();
+  world_.bus.SetClockAhead(Millis(600'000));
+  world_.Publish({{.id = "a"}});
+  ASSERT_TRUE(world_.AwaitDrained());
+  world_.database.Run("UPDATE rm.items SET a = 'spoilt'");
+  Run(To(WallTime(), ResetMode::kOverwrite));
+  EXPECT_TRUE(world_.Await([&] { return world_.Value("SELECT a FROM rm.items") == "x"; }));
+}
+
 TEST_F(Reset, OverwritingCountsNothingAsWaitingTwice) {
   const auto group = world_.NewGroup();
   world_.Publish({{.id = "a", .version = 1},

@@ -7,8 +7,7 @@
 #include <thread>
 
 #include "postgres/sql_error.h"
-#include "runner/testing/own_cluster.h"
-#include "runner/testing/test_group.h"
+#include "runner/testing/cluster_world.h"
 
 namespace lockstep::runner {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "platform/boot_time.h"
 #include "pubsub/receiver.h"
 #include "runner/status/group_metrics.h"
 
@@ -18,11 +19,12 @@ class AckStage {
   AckStage(pubsub::Receiver& receiver, GroupMetrics& metrics, Millis fence)
       : receiver_(receiver), metrics_(metrics), fence_(fence) {}
 
-  // REQUIRES: the transaction of these messages has committed, and began to at `commit_began`. Past
+  // REQUIRES: the transaction of these messages has committed, and began to at `commit_began`, by
+  // BootTime: a Seek elsewhere does not wait for a machine that sleeps. Past
   // the fence they are given back instead: an ack now could ack what a Seek has brought back.
   void Ack(std::vector<pubsub::AckToken> tokens, SteadyTime commit_began) {
     if (tokens.empty()) return;
-    if (Clock::System().Steady() - commit_began > fence_) return GiveBack(std::move(tokens));
+    if (BootTime() - commit_began > fence_) return GiveBack(std::move(tokens));
     // The answer may come after this object is gone.
     receiver_.Acknowledge(std::move(tokens), [metrics = &metrics_](const auto& answers) {
       // A failed ack needs nothing: the message comes again and the inbox knows it.

@@ -21,7 +21,7 @@ TEST(AckStage, AcksUpToTheFenceAndGivesBackAfterwards) {
   MetricsRegistry registry;
   GroupMetrics metrics(registry, "feed");
   AckStage stage(receiver, metrics, Millis(5'000));
-  const SteadyTime now = Clock::System().Steady();
+  const SteadyTime now = BootTime();
   stage.Ack(std::vector<pubsub::AckToken>(2), now);
   EXPECT_EQ(receiver.acked, 2u);
   stage.Ack(std::vector<pubsub::AckToken>(3), now - Millis(5'001));

@@ -3,6 +3,7 @@
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
+#include "platform/status.h"
 
 namespace lockstep::runner {
 
@@ -11,9 +12,7 @@ absl::StatusOr<postgres::Connection*> ConnectionSource::Try() {
   connection_.reset();
   auto opened = postgres::Connection::Open(options_);
   if (!opened.ok()) return opened.status();
-  if (accept && !accept(**opened)) {
-    return absl::AbortedError("this database lacks what was committed to it");
-  }
+  if (accept) RETURN_IF_ERROR(accept(**opened));
   connection_ = *std::move(opened);
   backend_pid_ = connection_->backend_pid();
   return connection_.get();

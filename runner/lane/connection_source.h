@@ -19,13 +19,13 @@ class ConnectionSource {
   ConnectionSource(postgres::ConnectionOptions options, std::string owner)
       : options_(std::move(options)), owner_(std::move(owner)) {}
 
-  // ABORTED when `accept` refused it, CANCELLED when `stop` was requested meanwhile.
+  // ABORTED when `accept` said so, CANCELLED when `stop` was requested meanwhile.
   absl::StatusOr<postgres::Connection*> Get(const std::stop_token& stop);
   // One try, without waiting.
   absl::StatusOr<postgres::Connection*> Try();
 
-  // Looks at every new connection; one that it refuses is not used.
-  std::function<bool(postgres::Connection&)> accept;
+  // Looks at every new connection; one that it refuses is not used. ABORTED is not tried again.
+  std::function<absl::Status(postgres::Connection&)> accept;
 
   // Of the newest session, 0 before the first; from any thread, for whoever must cancel it.
   int backend_pid() const { return backend_pid_; }

@@ -1,5 +1,7 @@
 #include "runner/lane/lane.h"
 
+#include "platform/boot_time.h"
+
 namespace lockstep::runner {
 namespace {
 
@@ -49,8 +51,8 @@ Lane::Lane(int index, GroupContext& group, const state::GroupEpoch& under, AckSt
       recorder_(index, group, under, acks),
       connections_(group.connection(), fmt::format("{} lane {}", group.options.name, index)) {
   if (RestoreWitness* const witness = group_.offset_witness()) {
-    connections_.accept = [witness](postgres::Connection& connection) {
-      return !witness->WentBack(connection);
+    connections_.accept = [this, witness](postgres::Connection& connection) {
+      return witness->Accept(connection, under_, index_);
     };
   }
 }
@@ -134,7 +136,7 @@ absl::Status Lane::AckUnapplied(std::vector<pubsub::AckToken> tokens) {
   if (tokens.empty()) return absl::OkStatus();
   // Waits for a database that is down: given back, they would come again at once.
   const auto connection = connections_.Get(thread_.stop_token());
-  const SteadyTime asked = Clock::System().Steady();
+  const SteadyTime asked = BootTime();
   const absl::Status current =
       connection.ok() ? group_.batch.Confirm(**connection, under_) : connection.status();
   if (current.ok()) {

@@ -97,9 +97,7 @@ std::vector<pubsub::AckToken> LaneQueue::DropKeysOf(const std::vector<pubsub::Ac
     const std::string& key = w.delivery.message.ordering_key;
     return key.empty() ? !tokens.contains(w.delivery.token) : !keys.contains(key);
   });
-  for (auto w = gone; w != waiting_.end(); ++w) {
-    if (!tokens.contains(w->delivery.token)) dropped.push_back(std::move(w->delivery.token));
-  }
+  for (auto w = gone; w != waiting_.end(); ++w) dropped.push_back(std::move(w->delivery.token));
   waiting_.erase(gone, waiting_.end());
   return dropped;
 }

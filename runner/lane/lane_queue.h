@@ -50,7 +50,9 @@ class LaneQueue {
   // What was taken, messages or keys, is worked off.
   void Done();
 
-  // Takes out every waiting message of the keys that these tokens belong to.
+  // Takes out every waiting message of the keys that these tokens belong to, to be given back. The
+  // lost ones too: for the server their leases may run a moment longer, and what is behind them
+  // would come again first.
   std::vector<pubsub::AckToken> DropKeysOf(const std::vector<pubsub::AckToken>& lost);
 
   // Nothing more will come.

@@ -43,7 +43,7 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
   }
   if (newest == nullptr) return;
   if (RestoreWitness* const witness = group_.offset_witness()) {
-    witness->Committed(under_, status_.lane, newest->publish_time);
+    witness->Committed(under_, status_.lane);
   }
   if (log::CurrentLevel() != log::Level::kDebug) return;  // the fields cost more than the test
   log::Debug("offset saved", {{"group", group_.options.name},

@@ -164,6 +164,45 @@ TEST_F(Restore, NeedsNoMoreCheckpointsThanAreKept) {
   EXPECT_EQ(Healings(), 0);
 }
 
+TEST_F(Restore, NeedsOneCheckpointAnHourOfThoseThatAreOlder) {
+  auto group = world_.NewGroup();
+  ASSERT_TRUE(AwaitCheckpoint(3));
+  group.reset();
+  world_.database.Run(
+      "UPDATE feed_state.checkpoints SET taken_at = date_trunc('hour', now()) - interval '3 hours' "
+      "+ number * interval '1 minute' WHERE number <= 3");
+  group = world_.NewGroup("another");
+  EXPECT_TRUE(world_.Await([&] {
+    return world_.Value(
+               "SELECT string_agg(number::text, ',') FROM feed_state.checkpoints "
+               "WHERE number <= 3") == "1";
+  }));
+  const auto second = state::Checkpoints::SnapshotName(kSubscription, 2);
+  EXPECT_TRUE(absl::IsNotFound(world_.bus.admin().GetSnapshot(second).status()));
+  EXPECT_EQ(Healings(), 0);
+}
+
+TEST_F(Restore, IsHealedFromAnOlderCheckpointWhereTheNewestIsNoLongerKept) {
+  auto group = world_.NewGroup();
+  PublishVersion(1);
+  ASSERT_TRUE(AwaitCheckpoint(1));
+  PublishVersion(2);
+  Backup();
+  const int64_t at_backup = NewestCheckpoint();
+  PublishVersion(3);
+  ASSERT_TRUE(AwaitModel(3));
+  ASSERT_TRUE(AwaitCheckpoint(at_backup + 1));
+  group.reset();
+  PutBack();
+  ASSERT_TRUE(
+      world_.bus.admin()
+          .DeleteSnapshot(state::Checkpoints::SnapshotName(kSubscription, NewestCheckpoint()))
+          .ok());
+  group = world_.NewGroup("another");
+  EXPECT_TRUE(AwaitModel(3)) << group->status().reason;
+  EXPECT_EQ(Healings(), 1);
+}
+
 // It died between the two, and nothing of this epoch is recorded to heal from.
 TEST_F(Restore, IsNotSuspectedWhenATakerDiedBeforeItRecordedItsFirstSnapshot) {
   auto group = world_.NewGroup();

@@ -77,9 +77,15 @@ absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connectio
 
 absl::Status CheckpointTaker::TakeAwayOld(postgres::Connection& connection,
                                           const std::vector<Checkpoint>& list) {
+  constexpr std::chrono::hours kHour(1);
   const WallTime now = Clock::System().Now();
-  for (const Checkpoint& old : list) {
-    if (now - old.taken_at < options_.keep) continue;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Checkpoint& old = list[i];
+    // A project has 5,000 snapshots at most: of what is older than an hour, the first of each hour.
+    const bool spare = now - old.taken_at >= kHour && i + 1 < list.size() &&
+                       std::chrono::floor<std::chrono::hours>(old.taken_at) ==
+                           std::chrono::floor<std::chrono::hours>(list[i + 1].taken_at);
+    if (now - old.taken_at < options_.keep && !spare) continue;
     const absl::Status gone = admin_.DeleteSnapshot(old.snapshot);
     // Without the right to delete it, it goes when it expires.
     if (!gone.ok() && !absl::IsNotFound(gone) && !absl::IsPermissionDenied(gone)) return gone;

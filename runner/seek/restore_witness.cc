@@ -10,40 +10,58 @@
 
 namespace lockstep::runner {
 
-void RestoreWitness::Committed(const state::GroupEpoch& under, int lane, WallTime publish_time) {
-  std::lock_guard lock(mu_);
-  if (under.epoch != known_.epoch || under.token != known_.token) {
-    known_ = {.epoch = under.epoch, .token = under.token};
-  }
-  WallTime& last = known_.committed[lane];
-  last = std::max(last, publish_time);
-}
-
-bool RestoreWitness::WentBack(postgres::Connection& connection) {
-  constexpr Millis kRounding{1};  // Postgres keeps microseconds
+// What this process knows is copied first: lanes go on committing meanwhile.
+absl::StatusOr<state::InstanceOffsets> RestoreWitness::Compare(postgres::Connection& connection) {
   std::unique_lock lock(mu_);
   const Known known = known_;
   lock.unlock();
-  if (known.committed.empty()) return false;
-  const auto stored = state::Offsets(schema_).OfInstance(connection, epochs_.group(), instance_);
-  if (!stored.ok()) return false;
-  if (!*stored) return true;
-  if ((*stored)->epoch > known.epoch) return false;  // a reset, which clears the offsets
-  if ((*stored)->epoch < known.epoch || (*stored)->token != known.token) return true;
-  const auto& lanes = (*stored)->lanes;
-  return std::any_of(known.committed.begin(), known.committed.end(), [&](const auto& lane) {
-    const auto row = lanes.find(lane.first);
-    return row == lanes.end() || row->second + kRounding < lane.second;
-  });
+  ASSIGN_OR_RETURN(state::InstanceOffsets stored,
+                   state::Offsets(schema_).OfInstance(connection, epochs_.group(), instance_));
+  if (known.commits.empty() || stored.epoch > known.epoch) return stored;  // a reset clears them
+  const bool lacks = stored.epoch < known.epoch || stored.token != known.token ||
+                     std::any_of(known.commits.begin(), known.commits.end(), [&](const auto& lane) {
+                       return stored.commits[lane.first] < lane.second;
+                     });
+  if (lacks) return absl::AbortedError("this database lacks what was committed to it");
+  return stored;
+}
+
+absl::Status RestoreWitness::Accept(postgres::Connection& connection,
+                                    const state::GroupEpoch& under, int lane) {
+  ASSIGN_OR_RETURN(auto stored, Compare(connection));
+  if (stored.epoch != under.epoch || stored.token != under.token) return absl::OkStatus();
+  std::lock_guard lock(mu_);
+  if (known_.epoch != under.epoch || known_.token != under.token) {
+    known_ = {.epoch = under.epoch, .token = under.token};
+  }
+  // A commit in doubt, whose answer was lost with the connection, is counted here or not at all.
+  known_.commits[lane] = stored.commits[lane];
+  return absl::OkStatus();
+}
+
+void RestoreWitness::Committed(const state::GroupEpoch& under, int lane) {
+  std::lock_guard lock(mu_);
+  if (known_.epoch == under.epoch && known_.token == under.token) ++known_.commits[lane];
+}
+
+bool RestoreWitness::Moved(const state::GroupEpoch& now) const {
+  return !lineage_.empty() && !now.lineage.empty() && lineage_ != now.lineage;
+}
+
+bool RestoreWitness::WentBack(postgres::Connection& connection, const state::GroupEpoch& now) {
+  return Moved(now) || absl::IsAborted(Compare(connection).status());
 }
 
 absl::StatusOr<RestoreWitness::Found> RestoreWitness::Look(
     postgres::Connection& connection, const state::GroupEpoch& now,
     const std::vector<state::Checkpoint>& recorded) {
   Found found;
-  if (WentBack(connection)) {
-    found.how = "its offsets are behind what this process has committed";
+  if (absl::IsAborted(Compare(connection).status())) {
+    found.how = "it lacks what this process has committed";
     found.certain = true;
+  } else if (Moved(now)) {
+    found.how = fmt::format("its server is {}, and was {}: a promoted standby or a restored backup",
+                            lineage_, now.lineage);
   }
   if (!enabled_) return found;
   const auto snapshots = admin_.ListSnapshots(std::string(pubsub::ProjectOf(now.subscription)));
@@ -67,13 +85,22 @@ absl::StatusOr<RestoreWitness::Found> RestoreWitness::Look(
   return found;
 }
 
-absl::Status RestoreWitness::Check(postgres::Connection& connection, const state::GroupEpoch& now) {
-  if (!enabled_ && !WentBack(connection)) return absl::OkStatus();
-  // Whoever takes a checkpoint holds the lock between the snapshot and its row.
-  ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
-  if (!locked) return Unavailable("another instance looks at the checkpoints");
-  const absl::Status checked = LookAndHeal(connection, now);
-  checkpoints_.Unlock(connection).IgnoreError();
+absl::Status RestoreWitness::Check(postgres::Connection& connection, const state::GroupEpoch& now,
+                                   int lanes) {
+  absl::Status checked;
+  if (!enabled_ && !WentBack(connection, now)) {
+    checked = NoteServer(connection, now);
+  } else {
+    // Whoever takes a checkpoint holds the lock between the snapshot and its row.
+    ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
+    if (!locked) return Unavailable("another instance looks at the checkpoints");
+    checked = LookAndHeal(connection, now);
+    checkpoints_.Unlock(connection).IgnoreError();
+  }
+  std::lock_guard lock(mu_);
+  if (checked.ok()) {
+    std::erase_if(known_.commits, [&](const auto& lane) { return lane.first >= lanes; });
+  }
   return checked;
 }
 
@@ -84,7 +111,14 @@ absl::Status RestoreWitness::LookAndHeal(postgres::Connection& connection,
   if (!found.ok()) {
     return Unavailable("the snapshots can't be listed: {}", MessageOf(found.status()));
   }
-  return found->how.empty() ? absl::OkStatus() : Heal(connection, now, recorded, *found);
+  if (!found->how.empty()) RETURN_IF_ERROR(Heal(connection, now, recorded, *found));
+  return NoteServer(connection, now);
+}
+
+absl::Status RestoreWitness::NoteServer(postgres::Connection& connection,
+                                        const state::GroupEpoch& now) {
+  if (lineage_.empty() || lineage_ == now.lineage) return absl::OkStatus();
+  return epochs_.NoteLineage(connection, lineage_, instance_);
 }
 
 absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state::GroupEpoch& now,
@@ -92,39 +126,49 @@ absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state:
                                   const Found& found) {
   const std::string what =
       fmt::format("the database of group '{}' went back: {}", epochs_.group().value(), found.how);
-  state::SeekTarget cure = now.seek;
-  const auto checkpoint =
-      std::find_if(recorded.begin(), recorded.end(), [&](const state::Checkpoint& c) {
-        return c.epoch == now.epoch && c.subscription == now.subscription;
-      });
-  if (checkpoint != recorded.end()) {
-    cure = state::SeekTarget::ToSnapshot(checkpoint->snapshot);
-    const auto snapshot = admin_.GetSnapshot(checkpoint->snapshot);
-    if (absl::IsNotFound(snapshot.status())) {
-      return FailedPrecondition(
-          "{}; its newest checkpoint, {} of {}, has expired, so the backup is too old to be "
-          "healed: rebuild with lockstepctl offsets reset --empty",
-          what, checkpoint->number, FormatTimestamp(checkpoint->taken_at));
-    }
+  // Perhaps nothing is lost: a checkpoint is near, the epoch's own Seek may go back for days.
+  const bool only_moved = !found.certain && found.unknown.empty();
+  state::SeekTarget cure = only_moved ? state::SeekTarget() : now.seek;
+  // Of old ones only a few are kept: the newest that Pub/Sub still has.
+  const state::Checkpoint* newest = nullptr;
+  const state::Checkpoint* kept = nullptr;
+  for (const state::Checkpoint& c : recorded) {
+    if (c.epoch != now.epoch || c.subscription != now.subscription) continue;
+    if (kept != nullptr || (only_moved && !enabled_)) break;
+    if (newest == nullptr) newest = &c;
+    if (!absl::IsNotFound(admin_.GetSnapshot(c.snapshot).status())) kept = &c;
+  }
+  if (kept != nullptr) {
+    cure = state::SeekTarget::ToSnapshot(kept->snapshot);
+  } else if (newest != nullptr && !only_moved) {
+    return FailedPrecondition(
+        "{}; its newest checkpoint, {} of {}, has expired, so the backup is too old to be "
+        "healed: rebuild with lockstepctl offsets reset --empty",
+        what, newest->number, FormatTimestamp(newest->taken_at));
   }
   if (cure.kind == state::SeekTarget::Kind::kNone && !found.certain) {
     Remove(found.unknown);
+    if (only_moved) {
+      log::Warning(
+          "the database may have gone back, and without checkpoints nobody can tell: if its "
+          "standby lagged or a backup was restored, replay with lockstepctl replay --from",
+          {{"group", epochs_.group()}, {"how", found.how}});
+    }
     return absl::OkStatus();
   }
   if (cure.kind == state::SeekTarget::Kind::kNone) {
     return FailedPrecondition(
-        "{}; it holds no checkpoint of this epoch to heal it from: replay with lockstepctl "
-        "offsets reset --to-time{}",
-        what,
+        "{}; it holds no checkpoint of this epoch to heal it from: replay with lockstepctl offsets "
+        "reset {} --to-time TIME, a time before the standby or the backup fell behind{}",
+        what, epochs_.group().value(),
         found.unknown.empty() ? ", or restart to go on with what is there"
                               : fmt::format(", or delete {} to go on with what is there",
                                             fmt::join(found.unknown, " and ")));
   }
-  log::Error(
-      "the database went back and is being healed by a Seek to its newest checkpoint",
-      {{"group", epochs_.group()},
-       {"how", found.how},
-       {"checkpoint", checkpoint != recorded.end() ? checkpoint->snapshot : "its own Seek"}});
+  log::Error("the database went back and is being healed by a Seek to its newest checkpoint",
+             {{"group", epochs_.group()},
+              {"how", found.how},
+              {"checkpoint", kept != nullptr ? kept->snapshot : "its own Seek"}});
   const offsets::Resets resets(schema_, epochs_.group());
   const auto healed = resets.Run(connection, {.seek = cure,
                                               .skip_before = now.skip_before,
@@ -134,8 +178,9 @@ absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state:
                                               .fence = fence_});
   RETURN_IF_ERROR(healed.status());
   Remove(found.unknown);
+  RETURN_IF_ERROR(NoteServer(connection, now));
   std::lock_guard lock(mu_);
-  known_.committed.clear();
+  known_.commits.clear();
   return Unavailable("a restored database is being healed");
 }
 

@@ -44,14 +44,16 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
   ASSIGN_OR_RETURN(const auto connection,
                    postgres::Connection::Open(
                        {.url = options_.database, .application_name = "lockstep-runner cleaner"}));
+  const WallTime now = Clock::System().Now();
   int64_t rows = 0;
   for (const InboxRetention& group : groups) {
     const state::Retention retention(schema_, group.group);
     ASSIGN_OR_RETURN(const int64_t events, Repeat([&] {
-                       return retention.ForgetEvents(*connection, group.retention, options_.batch);
+                       return retention.ForgetEvents(*connection, now, group.retention,
+                                                     options_.batch);
                      }));
     RETURN_IF_ERROR(Repeat([&] {
-                      return retention.ForgetTombstones(*connection, group.retention,
+                      return retention.ForgetTombstones(*connection, now, group.retention,
                                                         options_.batch);
                     }).status());
     RETURN_IF_ERROR(retention.ForgetGone(*connection));

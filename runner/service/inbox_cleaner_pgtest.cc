@@ -30,6 +30,21 @@ TEST(InboxCleaner, ForgetsWhatIsPastItsRetentionAndNothingElse) {
   EXPECT_EQ(*cleaner.CleanOnce(a_day), 0);
 }
 
+// The database's clock leapt ahead: what it calls old was received a moment ago by ours.
+TEST(InboxCleaner, KeepsWhatOneClockAloneCallsOld) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("UPDATE feed_state.inbox SET received_at = received_at - interval '8 days'");
+  const auto connection = world.database.Connect();
+  const state::Retention retention(state::Schema("feed_state"), ConsumerGroup("feed"));
+  const Millis day(24 * 3600 * 1000);
+  const WallTime now = Clock::System().Now();
+  EXPECT_EQ(*retention.ForgetEvents(*connection, now - 8 * day, 7 * day, 10), 0);
+  EXPECT_EQ(*retention.ForgetEvents(*connection, now, 7 * day, 10), 1);
+}
+
 // Tombstones live as long as inbox rows; a row that is there has no time of its death.
 TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
   GroupWorld world;

@@ -24,6 +24,8 @@ CREATE TABLE consumer_groups (
   skip_before timestamptz,
   -- A replay without emptying: events published before it overwrite their own version.
   overwrite_until timestamptz,
+  -- Which server, on which timeline, the group last ran on: another one was promoted or restored.
+  lineage text,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
   updated_by text NOT NULL DEFAULT current_user,
@@ -53,7 +55,7 @@ CREATE UNIQUE INDEX slots_one_active ON slots (group_name) WHERE state = 'active
 -- Each group with the slot that its runners fill: what nearly every reader asks for.
 CREATE VIEW active_slots AS
 SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_time, g.seek_snapshot,
-       g.seek_state, g.skip_before, g.overwrite_until, g.updated_at AS epoch_began,
+       g.seek_state, g.skip_before, g.overwrite_until, g.lineage, g.updated_at AS epoch_began,
        s.slot, s.generation, s.subscription, s.first_publish_time
   FROM consumer_groups g
   JOIN slots s ON s.group_name = g.group_name AND s.slot = g.active_slot;
@@ -108,6 +110,7 @@ CREATE TABLE offsets (
   publish_time timestamptz NOT NULL,
   epoch bigint NOT NULL,
   lag_ms bigint NOT NULL DEFAULT 0,
+  commits bigint NOT NULL DEFAULT 1,  -- of this lane: who has counted more knows that some are lost
   updated_at timestamptz NOT NULL DEFAULT now(),
   updated_by text NOT NULL DEFAULT current_user,
   PRIMARY KEY (group_name, instance, lane)

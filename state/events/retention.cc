@@ -12,7 +12,7 @@ constexpr std::string_view kOld = R"(
 DELETE FROM {state}.{table}
  WHERE ctid = ANY (ARRAY (
    SELECT ctid FROM {state}.{table}
-    WHERE {time} < now() - make_interval(secs => $2 / 1000.0)
+    WHERE {time} < least(now(), $4::timestamptz) - make_interval(secs => $2 / 1000.0)
       AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
     LIMIT $3)))";
 
@@ -46,16 +46,16 @@ DELETE FROM {state}.retired_generations WHERE group_name = $1 AND generation <= 
 
 }  // namespace
 
-absl::StatusOr<int64_t> Retention::ForgetEvents(postgres::Connection& connection, Millis age,
-                                                int limit) const {
+absl::StatusOr<int64_t> Retention::ForgetEvents(postgres::Connection& connection, WallTime now,
+                                                Millis age, int limit) const {
   const auto sql = postgres::FillNames(kOld, {{"table", "inbox"}, {"time", "received_at"}});
-  return connection.Affected(schema_.Sql(sql), group_, age, limit);
+  return connection.Affected(schema_.Sql(sql), group_, age, limit, now);
 }
 
-absl::StatusOr<int64_t> Retention::ForgetTombstones(postgres::Connection& connection, Millis age,
-                                                    int limit) const {
+absl::StatusOr<int64_t> Retention::ForgetTombstones(postgres::Connection& connection, WallTime now,
+                                                    Millis age, int limit) const {
   const auto sql = postgres::FillNames(kOld, {{"table", "row_versions"}, {"time", "deleted_at"}});
-  return connection.Affected(schema_.Sql(sql), group_, age, limit);
+  return connection.Affected(schema_.Sql(sql), group_, age, limit, now);
 }
 
 absl::Status Retention::ForgetGone(postgres::Connection& connection) const {

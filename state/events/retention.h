@@ -15,11 +15,13 @@ class Retention : public GroupStore {
  public:
   using GroupStore::GroupStore;
 
-  // Events that were received so long ago; and the tombstones of hard deletes, which live as long.
-  absl::StatusOr<int64_t> ForgetEvents(postgres::Connection& connection, Millis age,
+  // Events that were received so long ago, by the database's clock and by `now`, the caller's: one
+  // that leaps ahead must not make them forgotten. And the tombstones of hard deletes, which live
+  // as long.
+  absl::StatusOr<int64_t> ForgetEvents(postgres::Connection& connection, WallTime now, Millis age,
                                        int limit) const;
-  absl::StatusOr<int64_t> ForgetTombstones(postgres::Connection& connection, Millis age,
-                                           int limit) const;
+  absl::StatusOr<int64_t> ForgetTombstones(postgres::Connection& connection, WallTime now,
+                                           Millis age, int limit) const;
 
   // Instances that were killed (one that stops says so itself), and offsets of lanes that are gone.
   absl::Status ForgetGone(postgres::Connection& connection) const;

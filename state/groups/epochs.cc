@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kLoad = R"(
 SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_time,
        seek_snapshot, seek_state = 'done' AS seek_done, skip_before, overwrite_until,
-       first_publish_time, epoch_began,
+       first_publish_time, lineage, epoch_began,
        hashtextextended('lockstep.epoch.' || $2 || '.' || group_name, 0) AS lock_key
   FROM {state}.active_slots
  WHERE group_name = $1)";
@@ -65,10 +65,23 @@ UPDATE {state}.consumer_groups
          CASE WHEN seek_state = 'performing'
               THEN seek_started_at + make_interval(secs => $6 / 1000.0) END),
        skip_before = $7,
-       overwrite_until = CASE WHEN $8 THEN coalesce($9, clock_timestamp()) END,
+       overwrite_until = CASE WHEN $8 THEN coalesce($9, greatest(clock_timestamp(),
+                                                             $11::timestamptz + interval '1 ms')) END,
        updated_at = clock_timestamp(), updated_by = $10
  WHERE group_name = $1
 RETURNING epoch)";
+
+// The control file has the new timeline only after the next checkpoint; the WAL has it at once.
+constexpr std::string_view kLineage = R"(
+SELECT system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) AS lineage
+  FROM pg_control_system())";
+
+constexpr std::string_view kNoteLineage = R"(
+WITH was AS (SELECT lineage FROM {state}.consumer_groups WHERE group_name = $1 FOR UPDATE),
+     noted AS (UPDATE {state}.consumer_groups SET lineage = $2 WHERE group_name = $1)
+INSERT INTO {state}.audit (group_name, action, operator, old, new)
+SELECT $1, 'database.moved', $3, to_jsonb(lineage), to_jsonb($2::text)
+  FROM was WHERE lineage <> $2)";
 
 constexpr std::string_view kForget = "DELETE FROM {state}.consumer_groups WHERE group_name = $1";
 
@@ -104,6 +117,7 @@ absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Executor& on) const {
       .skip_before = row.OptionalTime("skip_before"),
       .overwrite_until = row.OptionalTime("overwrite_until"),
       .first_publish_time = row.OptionalTime("first_publish_time"),
+      .lineage = row.OptionalText("lineage").value_or(""),
       .began = row.Time("epoch_began"),
       .lock_key = row.Int("lock_key")};
 }
@@ -174,7 +188,17 @@ absl::StatusOr<int64_t> Epochs::BeginNew(postgres::Transaction& transaction,
                                          const NewEpoch& epoch) const {
   return transaction.Number(schema_.Sql(kNewEpoch), group_, epoch.seek.kind_name(), epoch.seek.time,
                             epoch.seek.snapshot, epoch.fence, epoch.takeover, epoch.skip_before,
-                            epoch.overwrite, epoch.overwrite_until, epoch.by);
+                            epoch.overwrite, epoch.overwrite_until, epoch.by, epoch.committed);
+}
+
+std::string Epochs::Lineage(postgres::Connection& connection) {
+  const auto rows = connection.Execute(kLineage);
+  return rows.ok() ? (*rows)[0].String("lineage") : "";
+}
+
+absl::Status Epochs::NoteLineage(postgres::Connection& connection, const std::string& lineage,
+                                 const std::string& by) const {
+  return connection.Run(schema_.Sql(kNoteLineage), group_, lineage, by);
 }
 
 absl::Status Epochs::Forget(postgres::Transaction& transaction) const {

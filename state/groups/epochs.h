@@ -25,6 +25,7 @@ struct GroupEpoch {
   std::optional<WallTime> skip_before;      // deliveries published before it are acked unapplied
   std::optional<WallTime> overwrite_until;  // replay without emptying
   std::optional<WallTime> first_publish_time;
+  std::string lineage;   // of the server that it last ran on; empty = not known
   WallTime began;        // what was published before may be a replay
   int64_t lock_key = 0;  // of the advisory lock
   bool created = false;  // by this very call: the group's first start
@@ -37,7 +38,8 @@ struct NewEpoch {
   Millis takeover{0};  // a Seek that is being performed may go on so long
   std::optional<WallTime> skip_before;
   bool overwrite = false;
-  std::optional<WallTime> overwrite_until;  // none = all that is published now
+  std::optional<WallTime> overwrite_until;  // none = all that is published now …
+  std::optional<WallTime> committed;        // … and up to here, by Pub/Sub's clock
   std::string by;
 };
 
@@ -87,6 +89,13 @@ class Epochs : public GroupStore {
 
   // Answers its number. REQUIRES: the lock is held exclusively.
   absl::StatusOr<int64_t> BeginNew(postgres::Transaction& transaction, const NewEpoch& epoch) const;
+
+  // Which server this is, and on which timeline: a promoted standby and a recovered backup begin
+  // one of their own. Empty where the server does not tell.
+  static std::string Lineage(postgres::Connection& connection);
+  // From now on the group runs on that server. A move from another goes into the audit.
+  absl::Status NoteLineage(postgres::Connection& connection, const std::string& lineage,
+                           const std::string& by) const;
 
   // The group, with its slots.
   absl::Status Forget(postgres::Transaction& transaction) const;

@@ -18,26 +18,27 @@ SELECT instance, lane, subscription, message_id, publish_time, epoch, lag_ms, up
  LIMIT $2)";
 
 constexpr std::string_view kOfInstance = R"(
-SELECT g.epoch, g.epoch_token, o.lane, o.publish_time
+SELECT g.epoch, g.epoch_token, o.lane, o.commits
   FROM {state}.consumer_groups g
   LEFT JOIN {state}.offsets o ON o.group_name = g.group_name AND o.instance = $2
  WHERE g.group_name = $1)";
 
+// An older position is left where it is, and the commit counted all the same.
 constexpr std::string_view kSave = R"(
 INSERT INTO {state}.offsets AS o
        (group_name, instance, lane, subscription, message_id, publish_time, epoch, lag_ms,
         updated_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $2)
 ON CONFLICT (group_name, instance, lane) DO UPDATE
-   SET subscription = EXCLUDED.subscription,
-       message_id = EXCLUDED.message_id,
-       publish_time = EXCLUDED.publish_time,
+   SET (message_id, publish_time, lag_ms, updated_at) = (
+         SELECT * FROM (VALUES (o.message_id, o.publish_time, o.lag_ms, o.updated_at),
+                               (EXCLUDED.message_id, EXCLUDED.publish_time, EXCLUDED.lag_ms, now())
+                       ) AS p (message_id, publish_time, lag_ms, updated_at)
+          ORDER BY p.publish_time DESC, p.message_id COLLATE "C" DESC, p.updated_at LIMIT 1),
+       subscription = EXCLUDED.subscription,
        epoch = EXCLUDED.epoch,
-       lag_ms = EXCLUDED.lag_ms,
-       updated_at = now(),
-       updated_by = EXCLUDED.updated_by
- WHERE (o.publish_time, o.message_id COLLATE "C")
-     < (EXCLUDED.publish_time, EXCLUDED.message_id COLLATE "C"))";
+       updated_by = EXCLUDED.updated_by,
+       commits = o.commits + 1)";
 
 constexpr std::string_view kClear = R"(
 WITH gone AS (DELETE FROM {state}.offsets WHERE group_name = $1
@@ -69,6 +70,9 @@ SELECT coalesce(max(publish_time) < $2, false) AS forward
            AND a.id > coalesce((SELECT max(id) FROM {state}.audit
                                  WHERE group_name = $1 AND (new ->> 'mode' = 'empty'
                                                             OR action LIKE 'rebuild%')), 0)) p)";
+
+constexpr std::string_view kNewestOffset =
+    "SELECT max(publish_time) AS publish_time FROM {state}.offsets WHERE group_name = $1";
 
 constexpr std::string_view kTake = R"(
 UPDATE {state}.offsets o SET group_name = $1, epoch = g.epoch
@@ -123,6 +127,12 @@ absl::StatusOr<bool> Offsets::IsForward(postgres::Transaction& transaction,
   return rows[0].Bool("forward");
 }
 
+absl::StatusOr<std::optional<WallTime>> Offsets::Newest(postgres::Transaction& transaction,
+                                                        const ConsumerGroup& group) const {
+  ASSIGN_OR_RETURN(const auto rows, transaction.Execute(schema_.Sql(kNewestOffset), group));
+  return rows[0].OptionalTime("publish_time");
+}
+
 absl::Status Offsets::Take(postgres::Transaction& transaction, const ConsumerGroup& group,
                            const ConsumerGroup& from) const {
   return transaction.Run(schema_.Sql(kTake), group, from);
@@ -133,17 +143,17 @@ absl::Status Offsets::ForgetAll(postgres::Transaction& transaction,
   return transaction.Run(schema_.Sql(kForgetAll), group);
 }
 
-absl::StatusOr<std::optional<InstanceOffsets>> Offsets::OfInstance(
-    postgres::Connection& connection, const ConsumerGroup& group,
-    const std::string& instance) const {
+absl::StatusOr<InstanceOffsets> Offsets::OfInstance(postgres::Connection& connection,
+                                                    const ConsumerGroup& group,
+                                                    const std::string& instance) const {
   ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kOfInstance), group, instance));
-  if (rows.empty()) return std::optional<InstanceOffsets>();
+  if (rows.empty()) return InstanceOffsets();
   InstanceOffsets stored{.epoch = rows[0].Int("epoch"), .token = rows[0].String("epoch_token")};
   for (const postgres::Row row : rows) {
     if (row.IsNull("lane")) continue;
-    stored.lanes[static_cast<int>(row.Int("lane"))] = row.Time("publish_time");
+    stored.commits[static_cast<int>(row.Int("lane"))] = row.Int("commits");
   }
-  return std::optional(std::move(stored));
+  return stored;
 }
 
 absl::StatusOr<postgres::Result> Offsets::OfGroup(postgres::Connection& connection,

@@ -13,7 +13,7 @@ namespace lockstep::state {
 struct InstanceOffsets {
   int64_t epoch = 0;
   std::string token;
-  std::map<int, WallTime> lanes;  // publish time, by lane
+  std::map<int, int64_t> commits;  // by lane
 };
 
 // In the service's state schema: the offsets of every lane, and the group's out of them. REQUIRES:
@@ -32,15 +32,19 @@ class Offsets : public OffsetProvider {
   absl::StatusOr<bool> IsForward(postgres::Transaction& transaction, const ConsumerGroup& group,
                                  WallTime time) const;
 
+  // The newest publish time of all lanes; nothing when there is no offset.
+  absl::StatusOr<std::optional<WallTime>> Newest(postgres::Transaction& transaction,
+                                                 const ConsumerGroup& group) const;
+
   // Makes them the other group's, under its epoch.
   absl::Status Take(postgres::Transaction& transaction, const ConsumerGroup& group,
                     const ConsumerGroup& from) const;
   absl::Status ForgetAll(postgres::Transaction& transaction, const ConsumerGroup& group) const;
 
-  // Nothing when there is no such group.
-  absl::StatusOr<std::optional<InstanceOffsets>> OfInstance(postgres::Connection& connection,
-                                                            const ConsumerGroup& group,
-                                                            const std::string& instance) const;
+  // Epoch 0 when there is no such group.
+  absl::StatusOr<InstanceOffsets> OfInstance(postgres::Connection& connection,
+                                             const ConsumerGroup& group,
+                                             const std::string& instance) const;
 
   // For those who look: subscription, message_id, publish_time, epoch, lag_ms, updated_at and
   // updated_by; of the group (a row at most), and of each lane with instance and lane before.

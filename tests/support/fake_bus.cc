@@ -166,6 +166,11 @@ void FakeBus::HoldPublishes(bool hold) {
   changed_.notify_all();
 }
 
+void FakeBus::SetClockAhead(Millis ahead) {
+  std::scoped_lock lock(mu_);
+  clock_ahead_ = ahead;
+}
+
 void FakeBus::HoldAcks(bool hold) {
   {
     std::scoped_lock lock(mu_);

@@ -44,7 +44,8 @@ class FakeBus : public pubsub::Transport {
   // --- the script ---
   void OnPublish(PublishScript script);  // null = all is well
   void OnAck(AckScript script);
-  void HoldPublishes(bool hold);  // while held, publishes get no answer
+  void SetClockAhead(Millis ahead);  // of ours, in what is published from now on
+  void HoldPublishes(bool hold);     // while held, publishes get no answer
   void HoldAcks(bool hold);
   // Every receiver of it hears OnLeaseLost for what it has in hand, and gets it again.
   void LoseLeases(const std::string& subscription);
@@ -101,6 +102,7 @@ class FakeBus : public pubsub::Transport {
   std::deque<std::function<void()>> tasks_;
   std::deque<std::function<void()>> held_publishes_;
   std::deque<std::function<void()>> held_acks_;
+  Millis clock_ahead_{0};
   bool hold_publishes_ = false;
   bool hold_acks_ = false;
   int64_t next_id_ = 1;

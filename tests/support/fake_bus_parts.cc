@@ -61,7 +61,7 @@ void FakeBusPublisher::Perform(const std::string& topic, std::vector<Message> me
     published->topic = topic;
     published->message = std::move(message);
     published->message_id = MessageId(std::to_string(bus_.next_id_++));
-    published->time = std::chrono::system_clock::now();
+    published->time = std::chrono::system_clock::now() + bus_.clock_ahead_;
     bus_.published_.push_back(published);
     results.emplace_back(published->message_id);
     for (auto& [name, sub] : bus_.subscriptions_) {
