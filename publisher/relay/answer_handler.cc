@@ -24,6 +24,11 @@ std::string CodeOf(const DispatchResult& result) {
   return result.code.empty() ? std::string(ErrorCode(result.status)) : result.code;
 }
 
+// Pub/Sub refuses a request for one row of it. A dispatcher that gives a code means this very row.
+bool RefusedAsOneOfMany(const DispatchResult& result) {
+  return FaultOf(result.status) == Fault::kRefused && result.code.empty();
+}
+
 }  // namespace
 
 std::optional<Millis> TopicPauses::Pause(const std::string& topic, SteadyTime now) {
@@ -60,9 +65,8 @@ void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResu
   // A dispatcher that answers for fewer rows than it got is at fault; its rows are not published.
   results.resize(request.entries.size(),
                  {absl::InternalError("the dispatcher gave no answer for the row"), "", ""});
-  const auto refused = static_cast<int>(std::count_if(
-      results.begin(), results.end(),
-      [](const DispatchResult& result) { return FaultOf(result.status) == Fault::kRefused; }));
+  const auto refused =
+      static_cast<int>(std::count_if(results.begin(), results.end(), RefusedAsOneOfMany));
   // Key by key: rows of a key stand side by side.
   size_t first = 0;
   while (first < request.entries.size()) {
@@ -100,7 +104,7 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
   }
   const DispatchResult& result = results[*failed];
   const KeyQueues::Entry& entry = request.entries[*failed];
-  if (FaultOf(result.status) == Fault::kRefused && refused > 1) {
+  if (RefusedAsOneOfMany(result) && refused > 1) {
     // One of them is at fault: halves of halves find it.
     behind.insert(behind.begin(), entry);
     for (KeyQueues::Entry& again : behind) again.request_limit = std::max(1, refused / 2);
