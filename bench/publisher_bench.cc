@@ -245,6 +245,7 @@ class Bench {
     relay.max_in_flight = std::max(2'000, 6 * options_.batch);
     relay.single_active = instances == 1;
     config.tables.push_back(relay);
+    config.topics = {{"bench.events", "bench.events"}};
     auto instance = std::make_unique<Instance>();
     if (transport_ != nullptr) {
       instance->bus = publisher::MakePubsubDispatcher(*transport_, "bench", config);

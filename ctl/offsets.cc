@@ -36,6 +36,7 @@ Json AuditJson(const postgres::Row& row) {
   return {{"at", Cell(row, "at")},
           {"action", Cell(row, "action")},
           {"operator", Cell(row, "operator")},
+          {"role", Cell(row, "role")},
           {"reason", Cell(row, "reason")},
           {"old", Json::parse(row.Text("old"), nullptr, false)},
           {"new", Json::parse(row.Text("new"), nullptr, false)}};
@@ -80,8 +81,8 @@ absl::Status History(const Context& context, const OffsetsOptions& options) {
   return context.Answer(ListOf(rows, AuditJson), [&] {
     if (rows.empty()) fmt::print("Nobody has moved the offsets of '{}'.\n", options.group);
     for (const postgres::Row row : rows) {
-      fmt::print("{}  {:<19} {:<12} {}\n    new {}\n", row.Text("at"), row.Text("action"),
-                 row.Text("operator"), row.Text("reason"), row.Text("new"));
+      fmt::print("{}  {:<19} {:<12} {}\n    as {}, new {}\n", row.Text("at"), row.Text("action"),
+                 row.Text("operator"), row.Text("reason"), row.Text("role"), row.Text("new"));
     }
   });
 }

@@ -139,8 +139,8 @@ absl::Status ShowRow(const Context& context, const OutboxOptions& options) {
       fmt::print("{:<15} {}\n", name, TextOf(value));
     }
     for (const Json& entry : row["audit"]) {
-      fmt::print("audit           {} {} by {}{}\n", TextOf(entry["at"]), TextOf(entry["action"]),
-                 TextOf(entry["actor"]),
+      fmt::print("audit           {} {} by {} (role {}){}\n", TextOf(entry["at"]),
+                 TextOf(entry["action"]), TextOf(entry["actor"]), TextOf(entry["role"]),
                  entry["note"].is_null() ? "" : ": " + TextOf(entry["note"]));
     }
   });

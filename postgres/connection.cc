@@ -70,13 +70,15 @@ std::string ConnectionString(const ConnectionOptions& options) {
 }
 
 // The caller's settings, whatever the server or the role says. DateStyle and TimeZone make
-// timestamps readable by Result::Time. A statement must see what was committed before it, not
-// before its transaction: the epoch is read after its lock was waited for.
+// timestamps readable by Result::Time. Whoever may create in another schema must not have his
+// functions and operators run by us, so that the path has Postgres's own alone. A statement must
+// see what was committed before it, not before its transaction: the epoch is read after its lock
+// was waited for.
 std::string SessionSettings(const ConnectionOptions& options) {
   return fmt::format(
-      "{}SET DateStyle = ISO; SET TimeZone = 'UTC'; SET bytea_output = hex; "
-      "SET client_min_messages = warning; SET synchronous_commit = on; "
-      "SET default_transaction_isolation = 'read committed'; "
+      "SET search_path = pg_catalog, pg_temp; {}SET client_encoding = 'UTF8'; SET DateStyle = ISO; "
+      "SET TimeZone = 'UTC'; SET bytea_output = hex; SET client_min_messages = warning; "
+      "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; "
       "SET statement_timeout = {}; SET lock_timeout = 0; "
       "SET idle_in_transaction_session_timeout = {}; SET idle_session_timeout = {}; "
       // The server's part of the bargain: the locks of a client whose machine is gone go too.

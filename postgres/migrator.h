@@ -1,15 +1,18 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "platform/clock.h"
 
 namespace lockstep::postgres {
 
 class Connection;
+class Executor;
 
 // One numbered step: the files NNN_name.up.sql and NNN_name.down.sql.
 struct Migration {
@@ -17,6 +20,11 @@ struct Migration {
   std::string name;
   std::string up;
   std::string down;
+
+  // What `up` begins with: `-- incompatible` or `-- concurrently`.
+  bool incompatible() const;  // programs that don't know the step can't work with it
+  bool concurrent()
+      const;  // one statement that can't be in a transaction: CREATE INDEX CONCURRENTLY
 };
 
 struct MigrationFile {
@@ -27,13 +35,25 @@ struct MigrationFile {
 // Pairs the files up. Fails on a gap, a double, or a step without its way down.
 absl::StatusOr<std::vector<Migration>> ParseMigrations(const std::vector<MigrationFile>& files);
 
+// How a migration waits for what others hold. Whoever waits for a table's strongest lock has
+// everybody who comes later wait behind him: so not for long, and others go before the next try.
+struct LockWait {
+  Millis at_most{2'000};
+  Millis pause{3'000};
+  int tries = 100;
+};
+
 // Brings one schema to a version. What has been applied is recorded, with a checksum, in the
 // schema's own table `schema_migrations`, so two services in one database keep apart. The steps
 // run with the schema alone on the search path: their tables are named without it. Each
-// step is a transaction, under an advisory lock: any number of migrators may start at once.
+// step is a transaction, under an advisory lock: any number of migrators may start at once. A step
+// whose first line is `-- concurrently` is run outside of one, after its way down, which removes
+// what a try that failed has left (`DROP INDEX CONCURRENTLY IF EXISTS …`). Steps take as long as
+// they need: no statement timeout.
 class Migrator {
  public:
-  Migrator(Connection& connection, std::string schema, std::vector<Migration> migrations);
+  Migrator(Connection& connection, std::string schema, std::vector<Migration> migrations,
+           LockWait wait = {});
 
   struct State {
     Migration migration;
@@ -50,12 +70,24 @@ class Migrator {
   absl::StatusOr<std::vector<int>> Down(int version);
 
  private:
+  // Again and again while others hold a lock.
+  absl::Status Patiently(const std::string& what, const std::function<absl::Status()>& work);
   absl::Status Prepare();
   absl::Status Run(const Migration& migration, bool up);
+  absl::Status Try(const Migration& migration, bool up);
+  absl::Status TryConcurrently(const Migration& migration, bool up);
+  absl::Status Record(Executor& executor, const Migration& migration, bool up);
 
   Connection& connection_;
   std::string schema_;
   std::vector<Migration> migrations_;
+  LockWait wait_;
 };
+
+// For a program that knows the first `known` steps: OK if the schema has them all, and no
+// incompatible one beyond them. So a schema is brought up first, and programs of both versions work
+// with it until the old ones are gone. `migrate` is the command that brings it up.
+absl::Status CheckSchemaVersion(Connection& connection, const std::string& schema, int known,
+                                std::string_view migrate);
 
 }  // namespace lockstep::postgres

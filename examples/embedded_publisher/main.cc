@@ -61,6 +61,7 @@ absl::Status Run(const std::string& database, const std::string& project) {
   lockstep::publisher::PublisherConfig config;
   config.database = database;
   config.tables.emplace_back().table = "shop.order_outbox";
+  config.topics["shop.order.placed.v1"] = "shop.order.placed.v1";  // logical -> Pub/Sub
   if (!project.empty()) {
     const auto bus =
         lockstep::publisher::OpenPubsubDispatcher({{"pubsub.project", project}}, config);

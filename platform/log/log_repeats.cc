@@ -2,7 +2,10 @@
 
 namespace lockstep::log {
 
-constexpr size_t kMostKinds = 1'000;  // kinds are few by design; more of them are not limited
+// Others than us have a say in what tells sources apart (a topic, a key), so that there may be any
+// number of them: beyond these, the lines of a message are counted together.
+constexpr size_t kMostSources = 50;
+constexpr size_t kMostKinds = 1'000;
 
 void RepeatLimit::Restart(Options options) {
   const std::scoped_lock lock(mu_);
@@ -15,13 +18,14 @@ bool RepeatLimit::Allow(const LineKind& kind, SteadyTime now) {
   if (options_.burst <= 0) return true;
   auto found = windows_.find(kind);
   if (found == windows_.end()) {
-    if (windows_.size() >= kMostKinds) {
-      std::erase_if(windows_, [&](const auto& entry) {
-        return entry.second.left_out == 0 && Over(entry.second, now);
-      });
-      if (windows_.size() >= kMostKinds) return true;
+    const LineKind together{.level = kind.level, .message = kind.message};
+    size_t sources = 0;
+    for (auto same = windows_.lower_bound(together);
+         same != windows_.end() && same->first.message == kind.message; ++same) {
+      ++sources;
     }
-    found = windows_.emplace(kind, Window{.began = now}).first;
+    const bool room = sources < kMostSources && windows_.size() < kMostKinds;
+    found = windows_.try_emplace(room ? kind : together, Window{.began = now}).first;
   }
   Window& window = found->second;
   // What was left out of the window before is told first: TakeDue.

@@ -55,10 +55,26 @@ TEST(RepeatLimit, CanBeSwitchedOff) {
   EXPECT_EQ(Allowed(limit, "a", 500, kStart), 500);
 }
 
-TEST(RepeatLimit, HoldsBoundedMemoryWhateverTheKeys) {
+TEST(RepeatLimit, AnotherMessageIsWrittenHoweverManyThereAre) {
   RepeatLimit limit({.burst = 1, .interval = Millis(1'000)});
   for (int i = 0; i < 5'000; ++i) limit.Allow({.message = std::to_string(i)}, kStart);
-  EXPECT_TRUE(limit.Allow({.message = "one more"}, kStart)) << "not limited, but written";
+  EXPECT_TRUE(limit.Allow({.message = "one more"}, kStart));
+}
+
+// A writer names topics: as many as it likes.
+TEST(RepeatLimit, SourcesBeyondAFewAreCountedTogether) {
+  RepeatLimit limit({.burst = 2, .interval = Millis(1'000)});
+  int written = 0;
+  for (int i = 0; i < 5'000; ++i) {
+    const LineKind kind{.message = "dead", .source = {{"topic", std::to_string(i)}}};
+    written += limit.Allow(kind, kStart) ? 1 : 0;
+  }
+  EXPECT_EQ(written, 52);
+  EXPECT_TRUE(limit.Allow({.message = "alive", .source = {{"topic", "1"}}}, kStart));
+  const auto due = limit.TakeDue(kStart + Millis(1'000));
+  ASSERT_THAT(due, SizeIs(1));
+  EXPECT_THAT(due[0].kind.source, IsEmpty());
+  EXPECT_EQ(due[0].times, 4'948);
 }
 
 }  // namespace

@@ -8,15 +8,25 @@
 
 namespace lockstep::publisher {
 
-TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics) {
-  return [project = std::move(project), topics = std::move(topics)](const std::string& logical) {
+TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics, bool any) {
+  return [project = std::move(project), topics = std::move(topics),
+          any](const std::string& logical) -> std::string {
     const auto found = topics.find(logical);
+    if (found == topics.end() && !any) return "";
     return pubsub::TopicName(project, found == topics.end() ? logical : found->second);
   };
 }
 
 void PubsubDispatcher::Dispatch(const std::string& table, const std::string& topic,
                                 std::vector<RowPtr> rows, Done done) {
+  const std::string target = topics_(topic);
+  if (target.empty()) {
+    const absl::Status refused = InvalidArgument(
+        "topic {} is not in the publisher's table `topics` (any_topic: true lets every name pass)",
+        topic);
+    done(std::vector<DispatchResult>(rows.size(), {refused, "", "TOPIC.NOT_CONFIGURED"}));
+    return;
+  }
   std::vector<DispatchResult> results(rows.size());
   std::vector<pubsub::Message> messages;
   std::vector<size_t> places;  // of the messages among the rows
@@ -40,7 +50,7 @@ void PubsubDispatcher::Dispatch(const std::string& table, const std::string& top
     return;
   }
   publishers_.at(table)->Publish(
-      topics_(topic), std::move(messages),
+      target, std::move(messages),
       [results = std::move(results), places = std::move(places),
        done = std::move(done)](std::vector<absl::StatusOr<MessageId>> answers) mutable {
         for (size_t i = 0; i < answers.size() && i < places.size(); ++i) {

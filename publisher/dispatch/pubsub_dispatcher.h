@@ -11,14 +11,17 @@
 
 namespace lockstep::publisher {
 
-// The full name of the Pub/Sub topic that a logical one goes to. Safe from any thread.
+// The full name of the Pub/Sub topic that a logical one goes to; empty = to none. Safe from any
+// thread.
 using TopicNames = std::function<std::string(const std::string& logical)>;
 
-// A logical topic that `topics` does not name goes to the Pub/Sub topic of its own name.
-TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics);
+// A logical topic that `topics` does not name goes nowhere, or with `any` to the Pub/Sub topic of
+// its own name: writers name topics, and the publisher's rights may reach further than theirs.
+TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics, bool any);
 
-// Hands rows to Pub/Sub. A row that can't be a message fails by itself; the rest of its batch, but
-// for what stands behind it in its key, is sent. Safe from any thread.
+// Hands rows to Pub/Sub. Rows whose topic goes nowhere are refused. A row that can't be a message
+// fails by itself; the rest of its batch, but for what stands behind it in its key, is sent. Safe
+// from any thread.
 class PubsubDispatcher : public Dispatcher {
  public:
   // By outbox, for each has a timeout of its own. REQUIRES: one for each that Dispatch will name.

@@ -79,10 +79,12 @@ TEST(Wire, AHeartbeatHasNoOrderingKey) {
 }
 
 TEST(MapTopics, KnowsWhereALogicalTopicGoes) {
-  const auto topics = MapTopics("p", {{"a.b.c.v1", "a.events"}, {"d", "projects/q/topics/e"}});
+  const auto topics =
+      MapTopics("p", {{"a.b.c.v1", "a.events"}, {"d", "projects/q/topics/e"}}, false);
   EXPECT_EQ(topics("a.b.c.v1"), "projects/p/topics/a.events");
   EXPECT_EQ(topics("d"), "projects/q/topics/e");
-  EXPECT_EQ(topics("other"), "projects/p/topics/other");
+  EXPECT_EQ(topics("other"), "");
+  EXPECT_EQ(MapTopics("p", {}, true)("other"), "projects/p/topics/other");
 }
 
 }  // namespace

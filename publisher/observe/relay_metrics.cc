@@ -14,9 +14,10 @@ prometheus::Gauge& ShardsHeld(MetricsRegistry& registry, const std::string& tabl
                  {{"table", table}});
 }
 
-RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table)
+RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table, TopicLabels labels)
     : registry_(registry),
       table_(std::move(table)),
+      labels_(std::move(labels)),
       leader_(&GaugeOf(registry, "outbox_relay_leader", "1 when any shard is held here",
                        {{"table", table_}})),
       conflicts_(&CounterOf(registry, "outbox_lost_leases_total",
@@ -28,7 +29,8 @@ RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table)
   for (const char* code : {"PROVIDER.UNAVAILABLE", "TX.TIMEOUT", "UNKNOWN.INTERNAL"}) Retries(code);
 }
 
-RelayMetrics::Topic& RelayMetrics::Of(const std::string& topic) {
+RelayMetrics::Topic& RelayMetrics::Of(const std::string& name) {
+  const std::string topic = labels_.Of(name);
   const auto found = topics_.find(topic);
   if (found != topics_.end()) return found->second;
   const Labels labels = {{"table", table_}, {"topic", topic}};

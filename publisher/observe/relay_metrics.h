@@ -4,6 +4,7 @@
 #include <string>
 
 #include "platform/metrics.h"
+#include "publisher/observe/topic_labels.h"
 #include "publisher/relay/relay_events.h"
 
 namespace lockstep::publisher {
@@ -15,7 +16,7 @@ prometheus::Gauge& ShardsHeld(MetricsRegistry& registry, const std::string& tabl
 // code: never a tenant, an event or a key.
 class RelayMetrics : public RelayEvents {
  public:
-  RelayMetrics(MetricsRegistry& registry, std::string table);
+  RelayMetrics(MetricsRegistry& registry, std::string table, TopicLabels labels = TopicLabels());
 
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
   void OnRow(const RowEvent& event) override;
@@ -31,16 +32,17 @@ class RelayMetrics : public RelayEvents {
     prometheus::Histogram* failure_latency;
     prometheus::Histogram* to_publish;
   };
-  Topic& Of(const std::string& topic);
+  Topic& Of(const std::string& name);
   prometheus::Counter& Retries(std::string_view code);
 
   MetricsRegistry& registry_;
   const std::string table_;
+  TopicLabels labels_;
   prometheus::Gauge* leader_;
   prometheus::Counter* conflicts_;
   prometheus::Gauge* held_;
   prometheus::Histogram* retry_delay_;
-  std::map<std::string, Topic> topics_;  // resolved once per topic
+  std::map<std::string, Topic> topics_;  // by label, resolved once
   std::map<std::string, prometheus::Counter*, std::less<>> retries_;
 };
 

@@ -69,6 +69,21 @@ TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
   }
 }
 
+// A writer names topics, and a label stays until the process ends.
+TEST(RelayMetrics, TopicsBeyondAHundredShareALabelButThoseOfTheConfiguration) {
+  MetricsRegistry registry;
+  const std::map<std::string, std::string> configured = {{"mine", "shop.events"}};
+  RelayMetrics metrics(registry, "shop.outbox", TopicLabels(configured));
+  for (int i = 0; i < 1'000; ++i) metrics.OnClaimed({Row("t" + std::to_string(i))});
+  metrics.OnClaimed({Row("mine")});
+  const std::string text = RenderMetrics(registry);
+  const std::string enqueued = "outbox_enqueue_total{table=\"shop.outbox\",topic=";
+  EXPECT_THAT(text, HasSubstr(enqueued + "\"t99\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\"t100\"")));
+  EXPECT_THAT(text, HasSubstr(enqueued + "\"(other)\"} 900\n"));
+  EXPECT_THAT(text, HasSubstr(enqueued + "\"mine\"} 1\n"));
+}
+
 TEST(RelayMetrics, TheLeaderIsWhoHoldsAShard) {
   MetricsRegistry registry;
   RelayMetrics metrics(registry, "shop.outbox");

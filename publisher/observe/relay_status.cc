@@ -4,20 +4,20 @@ namespace lockstep::publisher {
 
 void RelayStatus::OnClaimed(const std::vector<OutboxRow>& rows) {
   const std::scoped_lock lock(mu_);
-  for (const OutboxRow& row : rows) record_.topics.try_emplace(row.topic);
+  for (const OutboxRow& row : rows) record_.topics.try_emplace(labels_.Of(row.topic));
 }
 
 void RelayStatus::OnRow(const RowEvent& event) {
   using Kind = RowEvent::Kind;
   const std::scoped_lock lock(mu_);
   if (event.kind == Kind::kPublished || event.kind == Kind::kDedupHit) {
-    TopicStatus& topic = record_.topics[event.row.topic];
+    TopicStatus& topic = record_.topics[labels_.Of(event.row.topic)];
     ++topic.published;
     ++record_.published;
     topic.last_publish = record_.last_publish = Clock::System().Now();
     topic.outage.clear();
   } else if (event.kind == Kind::kOutage) {
-    record_.topics[event.row.topic].outage = event.error;
+    record_.topics[labels_.Of(event.row.topic)].outage = event.error;
   }
 }
 

@@ -3,9 +3,11 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/clock.h"
+#include "publisher/observe/topic_labels.h"
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
 
@@ -23,7 +25,7 @@ struct RelayRecord {
   int shards_held = 0;
   int64_t published = 0;
   WallTime last_publish;
-  std::map<std::string, TopicStatus> topics;
+  std::map<std::string, TopicStatus> topics;  // by label
 };
 
 // An outbox as its relay and the database see it, for the status page. A copy: nothing in it moves.
@@ -38,6 +40,8 @@ struct TableStatus {
 // Keeps a relay's record. Hears on the relay's thread; Read is for any.
 class RelayStatus : public RelayEvents {
  public:
+  explicit RelayStatus(TopicLabels labels = TopicLabels()) : labels_(std::move(labels)) {}
+
   void OnClaimed(const std::vector<OutboxRow>& rows) override;
   void OnRow(const RowEvent& event) override;
   void OnShards(const std::vector<int>& held, int of) override;
@@ -45,6 +49,7 @@ class RelayStatus : public RelayEvents {
   RelayRecord Read() const;
 
  private:
+  TopicLabels labels_;
   mutable std::mutex mu_;
   RelayRecord record_;
 };

@@ -151,6 +151,12 @@ absl::Status PublisherConfig::Validate() const {
       }
     }
   }
+  for (const std::string& topic : heartbeat.topics) {
+    if (!any_topic && !topics.contains(topic)) {
+      return InvalidArgument("heartbeat.topics names {}, which the table `topics` does not have",
+                             topic);
+    }
+  }
   if (metrics.path.empty() || metrics.path[0] != '/') {
     return InvalidArgument("metrics.path must start with '/'");
   }
@@ -163,7 +169,9 @@ void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, lo
   config.Section("relay", [&](ConfigSection& relay) { BindRelay(relay, options); });
   config.Section("cleaner", [&](ConfigSection& cleaner) { BindCleaner(cleaner, options.cleaner); });
   config.Key("topics", &options.topics,
-             "logical topic -> Pub/Sub topic; one that is not named goes to the topic of its name");
+             "logical topic -> Pub/Sub topic; a row of one that is not named here is dead");
+  config.Key("any_topic", &options.any_topic,
+             "a topic that `topics` does not name goes to the Pub/Sub topic of its name");
   config.Choice("topic_style", &options.topic_style,
                 {{"any", TopicStyle::kAny}, {"versioned", TopicStyle::kVersioned}},
                 "versioned = logical topics are <module>.<aggregate>.<event>.vN");

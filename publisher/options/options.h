@@ -89,6 +89,7 @@ struct PublisherConfig {
   CleanerOptions cleaner;
   HeartbeatOptions heartbeat;
   std::map<std::string, std::string> topics;  // logical -> Pub/Sub
+  bool any_topic = false;  // others go to the topic of their name; false = such a row is dead
   TopicStyle topic_style = TopicStyle::kAny;
   MetricsOptions metrics;
   bool mask_tenant = false;

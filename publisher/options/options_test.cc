@@ -129,6 +129,10 @@ TEST_F(OptionsTest, SaysWhatIsWrong) {
   EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("vN"));
   ASSERT_TRUE(Read("database: x\ntopic_style: versioned\nheartbeat: {topics: [beat]}").ok());
   EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("topic beat is not <module>"));
+  ASSERT_TRUE(Read("database: x\nheartbeat: {topics: [beat]}").ok());
+  EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("`topics` does not have"));
+  ASSERT_TRUE(Read("database: x\nany_topic: true\nheartbeat: {topics: [beat]}").ok());
+  EXPECT_TRUE(config_.Validate().ok());
   ASSERT_TRUE(Read("relay: {tables: [a.b]}").ok());
   EXPECT_THAT(std::string(MessageOf(config_.Validate())), HasSubstr("LOCKSTEP_DATABASE"));
 }

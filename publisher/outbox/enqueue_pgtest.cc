@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "platform/status.h"
 #include "postgres/migrator.h"
 #include "postgres/sql_error.h"
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/testing/outbox_test.h"
 #include "sql/migrations.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -100,7 +103,9 @@ TEST_F(EnqueueTest, RefusesWhatPubsubWouldRefuse) {
       {"'t', 'item', 'k', 'T', 1, 'p', attributes => (SELECT jsonb_object_agg('a' || i, 'x') "
        "FROM generate_series(1, 88) i)",
        "87 attributes"},
-      {"'t', 'item', 'k', 'T', 1, 'p', tracestate => repeat('x', 1025)", "1024 bytes"}};
+      {"'t', 'item', 'k', 'T', 1, 'p', tracestate => repeat('x', 1025)", "1024 bytes"},
+      {"'t', 'item', 'k', 'T', 1, 'p', attributes => '{\"lockstep_mine\": \"x\"}'",
+       "set by Lockstep"}};
   for (const auto& [arguments, words] : cases) {
     const absl::Status refused = Try(arguments);
     EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr(words)) << arguments;
@@ -110,6 +115,67 @@ TEST_F(EnqueueTest, RefusesWhatPubsubWouldRefuse) {
   EXPECT_TRUE(Try("'t', 'item', 'k', 'video.events.VideoCreated', 1, 'p'").ok());
   EXPECT_TRUE(Try("'t', 'item', 'k', 'VIDEO_CREATED', 2, ''").ok());
   EXPECT_TRUE(Try("'t', 'item', 'k', 'T', 3, decode(repeat('00', 9990000), 'hex')").ok());
+}
+
+TEST_F(EnqueueTest, RefusesWhatNoReaderKnows) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"1, 'p', occurred_at => 'infinity'", "years 1 to 9999"},
+      {"1, 'p', occurred_at => '-infinity'", "years 1 to 9999"},
+      {"1, 'p', occurred_at => '0001-12-31 00:00:00+00 BC'", "years 1 to 9999"},
+      {"1, 'p', occurred_at => '10000-01-01 00:00:00+00'", "years 1 to 9999"},
+      {"9223372036854775807, 'p'", "end of bigint"},
+      {"9000000000000000001, 'p'", "end of bigint"},
+      {"1, 'p', content_type => 'json'", "content type"},
+      {"1, 'p', content_type => 'text/plain'", "content type"},
+      {"1, 'p', content_type => NULL", "content type"}};
+  for (const auto& [arguments, words] : cases) {
+    const absl::Status refused = Try("'t', 'item', 'k', 'T', " + arguments);
+    EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr(words)) << arguments;
+    EXPECT_EQ(postgres::Classify(refused), postgres::ErrorClass::kData) << arguments;
+  }
+  EXPECT_EQ(Count("true"), 0);
+  EXPECT_TRUE(Try("'t', 'item', 'k', 'T', 1, 'p', content_type => 'application/json', "
+                  "occurred_at => '0001-01-01 00:00:00+00'")
+                  .ok());
+  EXPECT_TRUE(Try("'t', 'item', 'k', 'T', 9000000000000000000, 'p', occurred_at => "
+                  "'9999-12-31 23:59:59.999999+00'")
+                  .ok());
+}
+
+// A commit in doubt is made again at once: the second finds no row, and then its own index entries
+// meet those of the first. An index whose expression waits stands between the two moments.
+TEST_F(EnqueueTest, ARepeatedEventIsRecognisedWhicheverIndexMeetsIt) {
+  db_.Run(R"sql(
+    CREATE FUNCTION shop.wait(event_type text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+      IF current_setting('application_name') = 'second' THEN PERFORM pg_advisory_xact_lock(77); END IF;
+      RETURN event_type;
+    END $$;
+    ALTER TABLE shop.outbox DROP CONSTRAINT outbox_event_id_key,
+      DROP CONSTRAINT outbox_tenant_id_aggregate_type_aggregate_id_version_key;
+    CREATE INDEX ON shop.outbox (shop.wait(event_type));
+    ALTER TABLE shop.outbox ADD UNIQUE (event_id),
+      ADD UNIQUE NULLS NOT DISTINCT (tenant_id, aggregate_type, aggregate_id, version))sql");
+  constexpr char kEnqueue[] =
+      "SELECT lockstep.enqueue('shop.outbox', 't', 'item', 'k', 'T', 1, 'p', "
+      "event_id => '00000000-0000-4000-8000-000000000001')";
+  ASSERT_TRUE(connection_->Execute("SELECT pg_advisory_lock(77)").ok());
+  absl::StatusOr<postgres::Result> second;
+  std::jthread thread([&] {
+    auto connection = postgres::Connection::Open({.url = db_.url(), .application_name = "second"});
+    second = connection.ok() ? (*connection)->Execute(kEnqueue) : connection.status();
+  });
+  EXPECT_TRUE(testing::Eventually([&] {
+    return db_.QueryInt(
+               "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'second' AND "
+               "wait_event_type = 'Lock' AND datname = current_database()") == 1;
+  }));
+  const auto first = connection_->Execute(kEnqueue);
+  EXPECT_TRUE(connection_->Execute("SELECT pg_advisory_unlock(77)").ok());
+  thread.join();
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->Int(0, 0), first->Int(0, 0));
+  EXPECT_EQ(Count("true"), 1);
 }
 
 TEST_F(EnqueueTest, MakesTheTransactionDurableWhateverTheSourceSays) {

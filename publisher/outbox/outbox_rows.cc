@@ -85,7 +85,7 @@ FROM (
 constexpr char kAudit[] = R"sql(
 SELECT row_to_json(a)::text AS entry
 FROM (
-  SELECT at::text, actor, action, note FROM lockstep.outbox_audit
+  SELECT at::text, actor, role, action, note FROM lockstep.outbox_audit
   WHERE outbox = lockstep.outbox_name($1::regclass) AND sequence = $2
   ORDER BY id
 ) a)sql";

@@ -1,7 +1,9 @@
 #include "publisher/outbox/outboxes.h"
 
 #include "platform/status.h"
+#include "postgres/migrator.h"
 #include "postgres/sql_error.h"
+#include "sql/migrations.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -44,6 +46,9 @@ absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
         "{} is not an outbox in database {}: make it with lockstepctl outbox create {}",
         table.ToString(), connection.database(), table.ToString());
   }
+  RETURN_IF_ERROR(postgres::CheckSchemaVersion(connection, "lockstep",
+                                               static_cast<int>(sql::OutboxMigrations().size()),
+                                               "lockstepctl migrate up --set outbox"));
   const postgres::Row row = (*found)[0];
   return Outbox{row.Int("oid"), static_cast<int>(row.Int("shards")), row.String("channel")};
 }

@@ -23,7 +23,8 @@ struct Outbox {
 // the planner, which does not know how few rows are pending, must not think otherwise.
 std::string OutboxSettings();
 
-// Fails with a sentence that says what to do when the table is missing or is no outbox.
+// Fails with a sentence that says what to do when the table is missing or is no outbox, or when the
+// schema `lockstep` is of a version that this program can't work with.
 absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
                                   const postgres::QualifiedName& table);
 

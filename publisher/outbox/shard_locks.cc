@@ -11,16 +11,24 @@ namespace {
 using postgres::Array;
 using postgres::Row;
 
-// One row per outbox of $1, in its order: shards and how many sessions hold the member lock (a
-// bigint key is shown by pg_locks as two halves).
+// One row per outbox of $1, in its order: shards, how many sessions hold the member lock, and one
+// that holds a shard without it (a bigint key is shown by pg_locks as two halves).
 constexpr char kLook[] = R"sql(
+WITH held AS MATERIALIZED (
+  SELECT l.pid, l.classid::bigint << 32 | l.objid::bigint AS key
+  FROM pg_locks l
+  WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
 SELECT o.shards, pg_backend_pid() AS backend,
-       (SELECT count(*)
-        FROM pg_locks l, lockstep.lock_key('member', o.outbox, 0) AS k
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-          AND l.classid::bigint = (k >> 32 & 4294967295)
-          AND l.objid::bigint = (k & 4294967295)) AS members
+       (SELECT count(*) FROM held h WHERE h.key = lockstep.lock_key('member', o.outbox, 0)) AS members,
+       (SELECT format('pid %s, role %s, application "%s"', h.pid, a.usename, a.application_name)
+        FROM generate_series(0, o.shards - 1) s
+        JOIN held h ON h.key = lockstep.lock_key('shard', o.outbox, s)
+        JOIN pg_stat_activity a ON a.pid = h.pid
+        WHERE h.pid <> pg_backend_pid()
+          AND NOT EXISTS (SELECT 1 FROM held m
+                          WHERE m.pid = h.pid AND m.key = lockstep.lock_key('member', o.outbox, 0))
+        ORDER BY h.pid LIMIT 1) AS stranger
 FROM unnest($1::oid[]) WITH ORDINALITY AS t(oid, n)
 JOIN lockstep.outboxes o ON o.outbox::oid = t.oid
 ORDER BY t.n)sql";
@@ -98,7 +106,8 @@ absl::StatusOr<std::vector<ShardLocks::View>> ShardLocks::Look(
           "the session moved to another server process: a transaction pooler "
           "stands between; connect the publisher to Postgres itself");
     }
-    views.push_back({static_cast<int>(row.Int("shards")), static_cast<int>(row.Int("members"))});
+    views.push_back({static_cast<int>(row.Int("shards")), static_cast<int>(row.Int("members")),
+                     row.IsNull("stranger") ? "" : row.String("stranger")});
   }
   return views;
 }

@@ -38,8 +38,9 @@ class ShardLocks {
   absl::Status SetShardCount(int64_t outbox, int count);
 
   struct View {
-    int shards = 0;   // as stored
-    int members = 0;  // sessions
+    int shards = 0;        // as stored
+    int members = 0;       // sessions
+    std::string stranger;  // a session that holds a shard and is no member, in words
   };
   // In the order of `outboxes`. Also the session's ping.
   absl::StatusOr<std::vector<View>> Look(const std::vector<int64_t>& outboxes);

@@ -20,9 +20,10 @@ bool SameAggregate(const OutboxRow& a, const OutboxRow& b) {
          a.aggregate_id == b.aggregate_id;
 }
 
+// Pub/Sub refuses a request for one row of it. A dispatcher that gives a code means this very row.
 bool MayBeTheRows(const DispatchResult& result) {
   const Fault fault = FaultOf(result.status);
-  return fault == Fault::kRefused || fault == Fault::kRow;
+  return (fault == Fault::kRefused || fault == Fault::kRow) && result.code.empty();
 }
 
 bool Passed(const DispatchResult& result) {

@@ -34,7 +34,7 @@ class PublisherDaemon final : public Daemon {
     service_ = std::make_unique<PublisherService>(config_, *dispatcher_, metrics_);
     heartbeats_ = transport_->NewPublisher({});
     service_->SetHeartbeat(*heartbeats_, transport_->admin(),
-                           MapTopics(pubsub_.project, config_.topics));
+                           MapTopics(pubsub_.project, config_.topics, config_.any_topic));
     if (beginning.once) RETURN_IF_ERROR(service_->Check());
     RETURN_IF_ERROR(service_->Start());
     http_ = std::make_unique<HttpServer>(http_options_);

@@ -58,7 +58,8 @@ struct PublisherService::Table final : RelayEvents {
   Table(const RelayOptions& options, const PublisherConfig& config, Dispatcher& dispatcher,
         MetricsRegistry& registry)
       : log(options.table, config.mask_tenant),
-        metrics(registry, options.table),
+        metrics(registry, options.table, TopicLabels(config.topics)),
+        status(TopicLabels(config.topics)),
         relay(options,
               {.database = config.database,
                .instance = config.instance,
@@ -241,6 +242,10 @@ std::vector<TableStatus> PublisherService::Tables() const {
     if (table == nullptr) continue;
     status.relayed = true;
     status.fault = MessageOf(table->relay.health());
+    const std::string stranger = parts_->owner->Stranger(options.table);
+    if (status.fault.empty() && !stranger.empty()) {
+      status.fault = fmt::format("a session that is no publisher holds a shard: {}", stranger);
+    }
     status.relay = table->status.Read();
   }
   return tables;
@@ -257,7 +262,7 @@ std::unique_ptr<Dispatcher> MakePubsubDispatcher(pubsub::Transport& transport,
         {.timeout = relay.dispatch_timeout, .max_requests_in_flight = relay.max_requests});
   }
   return std::make_unique<PubsubDispatcher>(std::move(publishers),
-                                            MapTopics(project, config.topics));
+                                            MapTopics(project, config.topics, config.any_topic));
 }
 
 absl::StatusOr<std::shared_ptr<Dispatcher>> OpenPubsubDispatcher(

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "publisher/dispatch/in_process_bus.h"
+#include "publisher/observe/relay_status.h"
 #include "publisher/testing/service_test.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_bus_admin.h"
@@ -146,6 +148,29 @@ TEST_F(ServiceTest, RunsWithThePublishersRightsAlone) {
   db_.Run(fmt::format("DROP OWNED BY {0}; DROP ROLE {0}", role));
 }
 
+TEST_F(ServiceTest, SaysWhichForeignSessionHoldsAShard) {
+  auto holder =
+      postgres::Connection::Open({.url = db_.url(), .application_name = "a forgotten psql"});
+  ASSERT_TRUE(holder.ok());
+  ASSERT_TRUE(
+      (*holder)->Run("SELECT pg_advisory_lock(lockstep.lock_key('shard', 'shop.outbox', 0))").ok());
+  Enqueue("k", 1);
+  ::testing::internal::CaptureStderr();
+  const auto running = Make(Config());
+  ASSERT_TRUE(running->service->Start().ok());
+  const std::string session =
+      fmt::format("pid {}, role {}, application \"a forgotten psql\"", (*holder)->backend_pid(),
+                  db_.Query("SELECT session_user").Text(0, 0));
+  EXPECT_TRUE(testing::Eventually([&] {
+    return running->service->Tables()[0].fault.find(session) != std::string::npos;
+  })) << running->service->Tables()[0].fault;
+  holder->reset();
+  EXPECT_TRUE(AwaitRows("published_at IS NOT NULL", 1));
+  EXPECT_TRUE(testing::Eventually([&] { return running->service->Tables()[0].fault.empty(); }));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("a session that is no publisher holds a shard"));
+}
+
 TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
   PublisherConfig config = Config();
   config.relay_enabled = false;
@@ -165,9 +190,47 @@ TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
               HasSubstr("outbox_shards_held{table=\"shop.outbox\"} 0\n"));
 }
 
+// A writer that may enqueue must not reach every topic that the publisher's account reaches.
+TEST_F(ServiceTest, ARowOfATopicThatIsNotInTheTableIsDeadAndSaysWhy) {
+  Enqueue({.key = "lured", .topic = "payroll.events"});
+  pubsub::Topic topic;
+  topic.name = "projects/p/topics/payroll.events";
+  ASSERT_TRUE(transport_->admin().CreateTopic(topic).ok());
+  db_.Run(
+      "SELECT lockstep.enqueue('shop.outbox', 't' || i, 'item', 'k' || i, 'T', 1, 'p') "
+      "FROM generate_series(1, 300) i");
+  db_.Run(
+      "SELECT lockstep.enqueue('shop.outbox', 'same', 'item', 's' || i, 'T', 1, 'p') "
+      "FROM generate_series(1, 20) i");
+  Enqueue("good", 1);
+  PublisherConfig config = Config();
+  ::testing::internal::CaptureStderr();
+  {
+    const auto running = Make(config);
+    ASSERT_TRUE(running->service->Start().ok());
+    EXPECT_TRUE(AwaitRows("dead_at IS NOT NULL", 321));
+    EXPECT_TRUE(AwaitRows("published_at IS NOT NULL", 1));
+    EXPECT_LE(running->service->Tables()[0].relay.topics.size(), TopicLabels::kMostOthers + 2);
+    EXPECT_LT(RenderMetrics(running->metrics).size(), 1'000'000u);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_LT(std::ranges::count(log, '\n'), 200);
+  EXPECT_EQ(Count("dead_at IS NOT NULL AND attempts = 1 AND error_code = 'TOPIC.NOT_CONFIGURED' "
+                  "AND last_error LIKE '%table `topics`%'"),
+            321);
+  // Who wants it so.
+  config.topics.clear();
+  config.any_topic = true;
+  db_.Run("SELECT lockstep.replay('shop.outbox', '{1}', 'ann')");
+  const auto running = Make(config);
+  ASSERT_TRUE(running->service->Start().ok());
+  EXPECT_TRUE(AwaitRows("published_at IS NOT NULL", 2));
+}
+
 TEST_F(ServiceTest, ARowWhoseTopicBreaksTheStyleIsDeadAndSaysWhy) {
   PublisherConfig config = Config();
   config.topic_style = TopicStyle::kVersioned;
+  config.topics = {{"shop.item.changed.v1", "shop.item.changed.v1"}};
   pubsub::Topic topic;
   topic.name = "projects/p/topics/shop.item.changed.v1";
   ASSERT_TRUE(transport_->admin().CreateTopic(topic).ok());
@@ -193,6 +256,7 @@ TEST_F(ServiceTest, OneBadRowAmongAThousandIsFoundOnATopicWithASchema) {
       "CASE WHEN i = 617 THEN '\\x0a'::bytea ELSE '\\x0a03616263' END)) FROM "
       "generate_series(1, 1000) i");
   PublisherConfig config = Config();
+  config.topics["shop.strict"] = "shop.strict";
   config.tables[0].batch_size = 1000;
   const auto running = Make(config);
   ASSERT_TRUE(running->service->Start().ok());

@@ -45,10 +45,13 @@ PublishersTest::~PublishersTest() { receiver_->Stop(); }
 
 std::unique_ptr<testing::Process> PublishersTest::StartPublisher(
     std::vector<std::string> arguments) {
-  std::vector<std::string> all = {
-      "--database=" + db_.url(),     "--relay.tables=shop.outbox",
-      "--pubsub.project=p",          "--pubsub.emulator_host=" + server_.address(),
-      "--relay.ping_interval=200ms", "--http.enabled=false"};
+  std::vector<std::string> all = {"--database=" + db_.url(),
+                                  "--relay.tables=shop.outbox",
+                                  "--pubsub.project=p",
+                                  "--pubsub.emulator_host=" + server_.address(),
+                                  "--relay.ping_interval=200ms",
+                                  "--http.enabled=false",
+                                  "--topics=shop.events=shop.events,no.such.topic=no.such.topic"};
   for (std::string& argument : arguments) {
     // A later one takes the place of ours.
     const std::string name = argument.substr(0, argument.find('='));

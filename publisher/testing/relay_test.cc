@@ -99,7 +99,8 @@ std::unique_ptr<RelayTest::Running> RelayTest::StartRelay(const RelayOptions& op
   if (dispatcher == nullptr) {
     PubsubDispatcher::Publishers publishers;
     publishers[options.table] = bus_.NewPublisher({});
-    dispatcher = std::make_unique<PubsubDispatcher>(std::move(publishers), MapTopics("p", {}));
+    dispatcher =
+        std::make_unique<PubsubDispatcher>(std::move(publishers), MapTopics("p", {}, true));
   }
   running->own_dispatcher = std::move(dispatcher);
   Relay::Environment environment;

@@ -23,6 +23,7 @@ class ServiceTest : public PublishersTest {
     config.database = db_.url();
     config.instance = "a";
     config.ownership.ping_interval = Millis(50);
+    config.topics = {{"shop.events", "shop.events"}};
     for (const std::string& name : tables) {
       RelayOptions table;
       table.table = name;

@@ -57,6 +57,7 @@ TEST_F(ServiceTest, ATopicWithASchemaGetsNoHeartbeat) {
   CreateSchemaTopic(strict_sink_);
   PublisherConfig config = Config();
   config.heartbeat.topics = {"shop.strict", "shop.events"};
+  config.topics["shop.strict"] = "shop.strict";
   config.heartbeat.interval = Millis(20);
   ::testing::internal::CaptureStderr();
   const auto running = Make(config);

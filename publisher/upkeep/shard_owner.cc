@@ -114,10 +114,29 @@ absl::Status ShardOwner::Round() {
   ASSIGN_OR_RETURN(const std::vector<ShardLocks::View> views, locks_->Look(outboxes));
   last_look_ = clock_.Steady();
   for (size_t i = 0; i < tables_.size(); ++i) {
+    Notice(tables_[i], views[i].stranger);
     if (!tables_[i].member || !tables_[i].leaving.empty()) continue;
     RETURN_IF_ERROR(Balance(tables_[i], views[i]));
   }
   return absl::OkStatus();
+}
+
+// Seen twice: a publisher that starts holds shards for a moment before it is a member.
+void ShardOwner::Notice(Table& table, const std::string& stranger) {
+  const bool again = stranger == std::exchange(table.stranger, stranger);
+  const std::string& name = table.relay->options().table;
+  if (again && !stranger.empty()) {
+    log::Warning("a session that is no publisher holds a shard: its rows wait",
+                 {{"table", name}, {"session", stranger}});
+  }
+  const std::scoped_lock lock(mu_);
+  strangers_[name] = again ? stranger : "";
+}
+
+std::string ShardOwner::Stranger(const std::string& table) const {
+  const std::scoped_lock lock(mu_);
+  const auto found = strangers_.find(table);
+  return found == strangers_.end() ? "" : found->second;
 }
 
 absl::Status ShardOwner::Balance(Table& table, const ShardLocks::View& view) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +38,9 @@ class ShardOwner : public Service {
 
   // OK while the session stands; else why not.
   absl::Status health() const;
+  // A session that is no publisher and keeps a shard of the table from all of them, in words; empty
+  // when there is none.
+  std::string Stranger(const std::string& table) const;
 
  private:
   struct Table {
@@ -47,6 +51,7 @@ class ShardOwner : public Service {
     std::vector<int> held;     // locked
     std::vector<int> leaving;  // locked still, no longer relayed
     int64_t change = 0;        // the relay's number for it
+    std::string stranger;      // at the last look
   };
 
   void Run();
@@ -55,6 +60,7 @@ class ShardOwner : public Service {
   absl::Status Round();
   absl::Status Balance(Table& table, const ShardLocks::View& view);
   absl::Status Acquire(Table& table, size_t wanted);
+  void Notice(Table& table, const std::string& stranger);
   void LetGo(Table& table, size_t keep);
   absl::Status Abandon(Table& table);
   void Lose();
@@ -69,6 +75,7 @@ class ShardOwner : public Service {
 
   mutable std::mutex mu_;
   absl::Status health_;
+  std::map<std::string, std::string> strangers_;  // by table
 
   ServiceThread thread_;  // last: it uses the rest
 };

@@ -55,7 +55,7 @@ const Columns kDeadLetter = {
     .numbers = {"id", "version", "attempts"},
     .times = {"dead_at", "publish_time"}};
 const Columns kAudit = {
-    .texts = {"action", "operator", "reason"}, .numbers = {"id"}, .times = {"at"}};
+    .texts = {"action", "operator", "role", "reason"}, .numbers = {"id"}, .times = {"at"}};
 
 std::string Why(const Row& row) {
   const auto waits_for = row.OptionalInt("waits_for");

@@ -21,7 +21,7 @@ DROP FUNCTION change_rows(regclass, bigint[], text, text, text, text, text);
 DROP FUNCTION release_held(regclass, boolean);
 DROP FUNCTION enqueue(regclass, text, text, text, text, bigint, bytea, uuid, text, int, text, jsonb, text, text,
                       timestamptz);
-DROP FUNCTION event_fault(text, text, text, text, bigint, bytea, text, text, jsonb, text, text);
+DROP FUNCTION event_fault(text, text, text, text, bigint, bytea, text, text, jsonb, text, text, timestamptz);
 DROP FUNCTION drop_outbox(regclass, boolean);
 DROP FUNCTION create_outbox(text, int);
 DROP FUNCTION outbox_name(regclass);

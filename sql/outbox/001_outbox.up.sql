@@ -1,5 +1,7 @@
 -- The outbox: what lockstep.create_outbox makes, lockstep.enqueue fills and the relay empties.
--- Everything runs with the caller's rights; the grant_ functions give the least of them.
+-- Everything runs with the caller's rights; the grant_ functions give the least of them. No function asks the
+-- caller's search_path: the small ones are parsed when they are made (RETURN), the others keep the path of
+-- their making, which is this schema behind pg_catalog.
 --
 --   1. Tables            which outboxes there are, and what was done to their rows by hand
 --   2. Names and keys    ids, shards, locks, channels
@@ -10,18 +12,24 @@
 
 -- 1. Tables ------------------------------------------------------------------------------------------------
 
--- The outboxes of this database. `shards` changes only while all shard locks are held.
+-- The outboxes of this database. `shards` changes only while all shard locks are held, by a publisher of that outbox.
 CREATE TABLE outboxes (
   outbox     regclass PRIMARY KEY,
   shards     int NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),
   created_at timestamptz NOT NULL DEFAULT now()
 );
+ALTER TABLE outboxes ENABLE ROW LEVEL SECURITY;
+CREATE POLICY all_see ON outboxes USING (true);
+CREATE POLICY own_shards ON outboxes AS RESTRICTIVE FOR UPDATE
+  USING (has_column_privilege(outbox, 'published_at', 'UPDATE'));
 
--- What operators did by hand, and leases that were lost. Never a payload.
+-- What operators did by hand, and leases that were lost. Never a payload. The actor is what he says, the role is whom
+-- Postgres let in: nobody but the owner may write it.
 CREATE TABLE outbox_audit (
   id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at       timestamptz NOT NULL DEFAULT now(),
   actor    text NOT NULL,
+  role     text NOT NULL DEFAULT session_user,
   action   text NOT NULL,
   outbox   text NOT NULL,
   sequence bigint NOT NULL,
@@ -30,45 +38,44 @@ CREATE TABLE outbox_audit (
   detail   jsonb
 );
 CREATE INDEX ON outbox_audit (outbox, sequence);
+ALTER TABLE outbox_audit ENABLE ROW LEVEL SECURITY;
+CREATE POLICY all_see ON outbox_audit USING (true);
+CREATE POLICY own_outbox ON outbox_audit AS RESTRICTIVE FOR INSERT
+  WITH CHECK (has_column_privilege(to_regclass(outbox), 'attempts', 'UPDATE'));
 
 -- 2. Names and keys -----------------------------------------------------------------------------------------
 
 -- Time-ordered (version 7): neighbours in time are neighbours in the index.
-CREATE FUNCTION new_event_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-  SELECT encode(
-    set_bit(set_bit(
-      overlay(uuid_send(gen_random_uuid())
-              PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-              FROM 1 FOR 6),
-      52, 1), 53, 1), 'hex')::uuid
-$$;
+CREATE FUNCTION new_event_id() RETURNS uuid LANGUAGE sql VOLATILE
+RETURN encode(
+  set_bit(set_bit(
+    overlay(uuid_send(gen_random_uuid())
+            PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+            FROM 1 FOR 6),
+    52, 1), 53, 1), 'hex')::uuid;
 
 -- Which of `shards` an ordering key belongs to.
-CREATE FUNCTION shard_of(aggregate_id text, shards int) RETURNS int LANGUAGE sql IMMUTABLE AS $$
-  SELECT mod(hashtext(aggregate_id)::bigint & 2147483647, shards)::int
-$$;
+CREATE FUNCTION shard_of(aggregate_id text, shards int) RETURNS int LANGUAGE sql IMMUTABLE
+RETURN mod(hashtext(aggregate_id)::bigint & 2147483647, shards)::int;
 
 -- Keys of the advisory locks: the owner of a shard holds `shard`, a sleeping owner `wake` too.
 CREATE FUNCTION lock_key(purpose text, outbox regclass, shard int) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS $$
-  SELECT hashtextextended('lockstep.' || purpose || '.' || outbox::oid::text || '.' || shard::text, 0)
-$$;
+LANGUAGE sql IMMUTABLE
+RETURN hashtextextended('lockstep.' || purpose || '.' || outbox::oid::text || '.' || shard::text, 0);
 
-CREATE FUNCTION wake_channel(outbox regclass) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT 'lockstep_outbox_' || outbox::oid::text
-$$;
+CREATE FUNCTION wake_channel(outbox regclass) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN 'lockstep_outbox_' || outbox::oid::text;
 
 -- The outbox's name with its schema, whatever the caller's search_path: the audit's column.
-CREATE FUNCTION outbox_name(outbox regclass) RETURNS text LANGUAGE sql STABLE AS $$
-  SELECT format('%I.%I', n.nspname, c.relname)
-  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox
-$$;
+CREATE FUNCTION outbox_name(outbox regclass) RETURNS text LANGUAGE sql STABLE
+RETURN (SELECT format('%I.%I', n.nspname, c.relname)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox);
 
 -- 3. An outbox ----------------------------------------------------------------------------------------------
 
 -- Makes an outbox, and its schema if need be. One that exists is left as it is.
 CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1) RETURNS regclass
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   parts  text[] := parse_ident(name);
   target regclass;
@@ -142,9 +149,10 @@ BEGIN
   RETURN target;
 END $$;
 
--- Takes an outbox away; refused while it has unpublished rows, unless forced.
+-- Takes an outbox away; refused while it has unpublished rows, unless forced. Behind a reader it gives up soon:
+-- writers would wait behind it.
 CREATE FUNCTION drop_outbox(outbox regclass, force boolean DEFAULT false) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '2s' AS $$
 DECLARE
   waiting bigint;
 BEGIN
@@ -167,8 +175,8 @@ END $$;
 -- get into the outbox.
 CREATE FUNCTION event_fault(topic text, aggregate_type text, aggregate_id text, event_type text,
                             version bigint, payload bytea, tenant_id text, content_type text,
-                            attributes jsonb, traceparent text, tracestate text)
-RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+                            attributes jsonb, traceparent text, tracestate text, occurred_at timestamptz)
+RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
 DECLARE
   bytes bigint := 0;
   fault text;
@@ -184,11 +192,17 @@ BEGIN
     RETURN 'the aggregate type must have 1 to 1024 bytes';
   ELSIF version IS NULL OR version < 1 THEN
     RETURN 'versions start at 1';
+  ELSIF version > 9000000000000000000 THEN
+    RETURN format('version %s is too near the end of bigint for others to follow it', version);
+  ELSIF occurred_at NOT BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00' THEN
+    RETURN format('occurred_at %s is outside the years 1 to 9999, in which every reader can tell the time', occurred_at);
   ELSIF payload IS NULL THEN
     RETURN 'the payload is NULL';
   ELSIF octet_length(tenant_id) > 1024 OR octet_length(traceparent) > 1024
         OR octet_length(tracestate) > 1024 OR octet_length(content_type) > 1024 THEN
     RETURN 'tenant, traceparent, tracestate and content type have at most 1024 bytes each';
+  ELSIF coalesce(content_type, '') NOT IN ('application/protobuf', 'application/json') THEN
+    RETURN format('content type %L is neither application/protobuf nor application/json', left(content_type, 100));
   ELSIF jsonb_typeof(attributes) IS DISTINCT FROM 'object' THEN
     RETURN 'attributes must be a JSON object of strings';
   END IF;
@@ -227,7 +241,7 @@ CREATE FUNCTION enqueue(outbox regclass, topic text, aggregate_type text, aggreg
                         content_type text DEFAULT 'application/protobuf',
                         attributes jsonb DEFAULT '{}', traceparent text DEFAULT NULL,
                         tracestate text DEFAULT NULL, occurred_at timestamptz DEFAULT now())
-RETURNS bigint LANGUAGE plpgsql AS $$
+RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   same_tenant text := CASE WHEN tenant_id IS NULL THEN 't.tenant_id IS NULL' ELSE 't.tenant_id = $3' END;
   fault   text;
@@ -242,18 +256,20 @@ BEGIN
       USING ERRCODE = 'wrong_object_type';
   END IF;
   fault := lockstep.event_fault(topic, aggregate_type, aggregate_id, event_type, version, payload, tenant_id,
-                                content_type, attributes, traceparent, tracestate);
+                                content_type, attributes, traceparent, tracestate, occurred_at);
   IF fault IS NOT NULL THEN
     RAISE EXCEPTION 'lockstep.enqueue: %', fault USING ERRCODE = 'invalid_parameter_value';
   END IF;
   event_id := coalesce(event_id, lockstep.new_event_id());
+  -- Any conflict, not only that of the event's id: of a repeated event whose first transaction is about to
+  -- commit, whichever index is looked at first finds it.
   EXECUTE format($insert$
     INSERT INTO %1$s AS t (event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version,
                            schema_version, payload, content_type, attributes, traceparent, tracestate, occurred_at)
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
     WHERE NOT EXISTS (SELECT 1 FROM %1$s t WHERE %2$s AND t.aggregate_type = $4 AND t.aggregate_id = $5
                                              AND t.version >= $7)
-    ON CONFLICT (event_id) DO NOTHING
+    ON CONFLICT DO NOTHING
     RETURNING sequence $insert$, outbox, same_tenant)
     INTO result
     USING event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
@@ -287,7 +303,7 @@ END $$;
 -- The rows behind a blocker that is gone (published, replayed, deleted, skipped) become available: the
 -- safety net behind what the relay releases itself. Answers how many.
 CREATE FUNCTION release_held(outbox regclass, dead_blocks boolean DEFAULT true) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   released bigint;
 BEGIN
@@ -311,7 +327,7 @@ END $$;
 -- What lockstepctl does to rows by hand, with an audit entry each. Answers how many rows changed.
 CREATE FUNCTION change_rows(outbox regclass, sequences bigint[], action text, actor text, note text,
                             changes text, condition text) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   changed bigint;
 BEGIN
@@ -337,7 +353,7 @@ END $$;
 
 -- A dead row starts over.
 CREATE FUNCTION replay(outbox regclass, sequences bigint[], actor text, note text DEFAULT NULL)
-RETURNS bigint LANGUAGE sql AS $$
+RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
   SELECT lockstep.change_rows(outbox, sequences, 'replay', actor, note,
     'attempts = 0, available_at = now(), last_error = NULL, error_code = NULL, dead_at = NULL, '
     'lock_token = NULL, locked_by = NULL', 't.dead_at IS NOT NULL AND t.quarantined_at IS NULL')
@@ -345,7 +361,7 @@ $$;
 
 -- Kept from every automatic path until it is released.
 CREATE FUNCTION quarantine(outbox regclass, sequences bigint[], actor text, note text)
-RETURNS bigint LANGUAGE sql AS $$
+RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
   SELECT lockstep.change_rows(outbox, sequences, 'quarantine', actor, note,
     'quarantined_at = now(), available_at = ''infinity'', lock_token = NULL, locked_by = NULL',
     't.quarantined_at IS NULL')
@@ -353,7 +369,7 @@ $$;
 
 -- Ends a quarantine; a row that was dead is dead again.
 CREATE FUNCTION release(outbox regclass, sequences bigint[], actor text, note text DEFAULT NULL)
-RETURNS bigint LANGUAGE sql AS $$
+RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
   SELECT lockstep.change_rows(outbox, sequences, 'release', actor, note,
     'quarantined_at = NULL, available_at = CASE WHEN t.dead_at IS NULL THEN now() ELSE ''infinity'' END',
     't.quarantined_at IS NOT NULL')
@@ -365,7 +381,7 @@ $$;
 -- revoke_rights takes everything back. Whoever calls them owns the outbox.
 
 -- For everybody who touches an outbox: to see the schemas and which outboxes there are.
-CREATE FUNCTION grant_entry(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION grant_entry(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   home text := (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox);
 BEGIN
@@ -373,12 +389,12 @@ BEGIN
     RAISE EXCEPTION '% is not an outbox', outbox USING ERRCODE = 'wrong_object_type';
   END IF;
   EXECUTE format('GRANT USAGE ON SCHEMA lockstep, %I TO %s', home, role);
-  EXECUTE format('GRANT SELECT ON lockstep.outboxes TO %s', role);
+  EXECUTE format('GRANT SELECT ON lockstep.outboxes, lockstep.schema_migrations TO %s', role);
 END $$;
 
 -- A service that enqueues. It writes events, never their dispatch state; it reads the columns by
 -- which enqueue recognises a repeated event and an old version, and no payload.
-CREATE FUNCTION grant_writer(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION grant_writer(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM lockstep.grant_entry(outbox, role);
   EXECUTE format('GRANT SELECT (sequence, event_id, tenant_id, aggregate_type, aggregate_id, version), '
@@ -388,17 +404,18 @@ BEGIN
 END $$;
 
 -- A publisher: reads, leases, marks and cleans, and never changes an event.
-CREATE FUNCTION grant_publisher(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION grant_publisher(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM lockstep.grant_entry(outbox, role);
   EXECUTE format('GRANT UPDATE (shards) ON lockstep.outboxes TO %s', role);
-  EXECUTE format('GRANT SELECT, INSERT ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT SELECT, INSERT (actor, action, outbox, sequence, event_id, note, detail) '
+                 'ON lockstep.outbox_audit TO %s', role);
   EXECUTE format('GRANT SELECT, DELETE, UPDATE (published_at, message_id, attempts, available_at, lock_token, '
                  'locked_by, locked_at, last_error, error_code, dead_at) ON %s TO %s', outbox, role);
 END $$;
 
 -- Who looks: lockstepctl outbox list, pending, dead, quarantined, show. Everything but payloads.
-CREATE FUNCTION grant_reader(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION grant_reader(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   columns text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
                    WHERE attrelid = outbox AND attnum > 0 AND NOT attisdropped AND attname <> 'payload');
@@ -410,16 +427,17 @@ END $$;
 
 -- Who intervenes: a reader that may also replay, quarantine and release rows. Neither publishes nor
 -- deletes.
-CREATE FUNCTION grant_operator(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION grant_operator(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM lockstep.grant_reader(outbox, role);
-  EXECUTE format('GRANT INSERT ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT INSERT (actor, action, outbox, sequence, event_id, note, detail) '
+                 'ON lockstep.outbox_audit TO %s', role);
   EXECUTE format('GRANT UPDATE (attempts, available_at, lock_token, locked_by, last_error, error_code, dead_at, '
                  'quarantined_at) ON %s TO %s', outbox, role);
 END $$;
 
 -- Takes back what the functions above gave. What a role needs for its other outboxes stays.
-CREATE FUNCTION revoke_rights(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION revoke_rights(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   home oid := (SELECT relnamespace FROM pg_class WHERE oid = outbox);
 BEGIN
@@ -436,7 +454,7 @@ BEGIN
      AND NOT EXISTS (SELECT 1 FROM lockstep.outboxes o JOIN pg_attribute t ON t.attrelid = o.outbox,
                                    aclexplode(t.attacl) a
                      WHERE a.grantee = role) THEN
-    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit FROM %s', role);
+    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.schema_migrations FROM %s', role);
     EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
   END IF;
 END $$;

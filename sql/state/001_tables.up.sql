@@ -245,13 +245,14 @@ CREATE TABLE rebuilds (
   CHECK (state <> 'swapped' OR swapped_at IS NOT NULL)
 );
 
--- Who did what by hand, and why.
+-- Who did what by hand, and why. The operator is what he says, the role is whom Postgres let in.
 CREATE TABLE audit (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at timestamptz NOT NULL DEFAULT now(),
   group_name text NOT NULL,
   action text NOT NULL,
   operator text NOT NULL,
+  role text NOT NULL DEFAULT session_user,
   reason text NOT NULL DEFAULT '',
   old jsonb,
   new jsonb

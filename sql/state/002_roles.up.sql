@@ -21,7 +21,8 @@ LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO %s', current_schema(), role);
   EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %I TO %s', current_schema(), role);
-  EXECUTE format('REVOKE UPDATE, DELETE ON audit FROM %s', role);
+  EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON audit FROM %s', role);
+  EXECUTE format('GRANT INSERT (group_name, action, operator, reason, old, new) ON audit TO %s', role);
   EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON schema_migrations FROM %s', role);
   EXECUTE format('GRANT USAGE ON ALL SEQUENCES IN SCHEMA %I TO %s', current_schema(), role);
   PERFORM grant_read_model(role, read_model, 'SELECT, INSERT, UPDATE, DELETE');

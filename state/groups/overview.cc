@@ -49,7 +49,7 @@ SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.que
  WHERE g.group_name = $1)";
 
 constexpr std::string_view kHistory = R"(
-SELECT id, at, action, operator, reason, old, new,
+SELECT id, at, action, operator, role, reason, old, new,
        old ->> 'epoch' AS old_epoch, new ->> 'epoch' AS new_epoch
   FROM {state}.audit
  WHERE group_name = $1

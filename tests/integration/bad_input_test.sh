@@ -113,7 +113,7 @@ refused() {
 cp "$catalog/catalog.yaml" "$dir/group.yaml"
 expect "runner: unreachable database" "^lockstep-runner: gave up after 1s: .*can't connect to Postgres.*127.0.0.1" \
   "$bin/lockstep-runner" --once --once_timeout 1s --config "$dir/runner.yaml" --database $nowhere
-expect "runner: no state" "state schema 'none' is not there .* lockstepctl migrate up" \
+expect "runner: no state" "schema 'none' is not there .* lockstepctl migrate up" \
   "$bin/lockstep-runner" --once --config "$dir/runner.yaml" --state_schema none
 for program in publisher runner; do
   expect "$program: emulator without a port" "emulator_host .* is 'localhost': write host:port" \

@@ -116,6 +116,18 @@ may_not "$publisher" "$(enqueue k9 1 '{}')"
 may_not "$publisher" 'UPDATE lockstep.outbox_audit SET note = NULL'
 may_not "$publisher" 'DELETE FROM lockstep.outbox_audit'
 may_not "$publisher" 'CREATE TABLE lockstep.mine (a int)'
+# Another outbox of the database: its shards and its audit are not theirs.
+sql "$source" "SELECT lockstep.create_outbox('shop.bank_outbox')" >/dev/null
+sql "$publisher" "UPDATE lockstep.outboxes SET shards = 7"
+is 1 "$source" "SELECT shards FROM lockstep.outboxes WHERE outbox = 'shop.bank_outbox'::regclass"
+is 7 "$source" "SELECT shards FROM lockstep.outboxes WHERE outbox = 'shop.outbox'::regclass"
+audit() { echo "INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id${2:-}) VALUES ('ann', 'replay', '$1', 1, gen_random_uuid()${3:-})"; }
+for role in "$publisher" "$operator"; do
+  refuses 'row-level security' psql -v ON_ERROR_STOP=1 -d "$role" -c "$(audit shop.bank_outbox)"
+  may_not "$role" "$(audit shop.outbox ', role' ", 'postgres'")"
+  may "$role" "$(audit shop.outbox)"
+done
+is "${name}_operator,${name}_publisher" "$source" "SELECT string_agg(role, ',' ORDER BY role) FROM lockstep.outbox_audit WHERE actor = 'ann'"
 may_not "$operator" 'SELECT payload FROM shop.outbox'
 may_not "$operator" 'DELETE FROM shop.outbox'
 may_not "$operator" 'UPDATE shop.outbox SET published_at = now()'
@@ -126,6 +138,8 @@ may_not "$runner" 'SELECT * FROM other_state.dead_letters'
 may_not "$runner" 'SELECT * FROM feed.private'
 may_not "$runner" 'UPDATE feed_state.audit SET reason = NULL'
 may_not "$runner" 'DELETE FROM feed_state.audit'
+may_not "$runner" "INSERT INTO feed_state.audit (group_name, action, operator, role) VALUES ('feed', 'x', 'ann', 'postgres')"
+is "${name}_operator" "$feed" "SELECT DISTINCT role FROM feed_state.audit WHERE action = 'offsets.reset'"
 may_not "$runner" "UPDATE feed_state.schema_migrations SET md5 = 'x'"
 may_not "$runner" 'TRUNCATE feed.item'
 may_not "$runner" 'ALTER TABLE feed.item ADD COLUMN x int'

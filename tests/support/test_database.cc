@@ -16,6 +16,7 @@ std::unique_ptr<postgres::Connection> Open(const std::string& url) {
   postgres::ConnectionOptions options;
   options.url = url;
   options.application_name = "lockstep-test";
+  options.settings = "SET search_path = public; ";
   auto connection = postgres::Connection::Open(options);
   if (!connection.ok()) throw std::runtime_error(std::string(MessageOf(connection.status())));
   return *std::move(connection);

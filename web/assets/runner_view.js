@@ -98,7 +98,7 @@ function history(group, doc) {
     epochs.length ? table('What operators did', [
       { label: 'When', whole: true, cell: (e) => age(e.at, doc.now) },
       { label: 'What', cell: (e) => e.action },
-      { label: 'Who', cell: (e) => e.operator },
+      { label: 'Who', cell: (e) => (e.role ? `${e.operator} (${e.role})` : e.operator) },
       { label: 'Why', cell: (e) => e.reason || none },
       { label: 'Change', cell: (e) => e.change || none },
     ], epochs, (e) => `audit-${e.id}`) : h('p', { class: 'quiet' }, 'No reset, no rebuild so far.'),
