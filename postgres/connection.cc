@@ -1,6 +1,5 @@
 #include "postgres/connection.h"
 
-#include <cctype>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
@@ -14,48 +13,21 @@ namespace lockstep::postgres {
 namespace {
 
 constexpr char kConnectionLost[] = "08006";
+// In place of a text that somebody's trigger wrote, which may hold values; it must not be kept.
+constexpr char kRaised[] =
+    "a function or trigger of the database refused it (RAISE, P0001); the server's log says why";
 
-// For the query of a URI, and for a value in quotes: a group's name may hold anything.
-std::string PercentEncoded(std::string_view value) {
-  std::string encoded;
-  for (const char c : value) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
-    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return encoded;
-}
-std::string Escaped(std::string_view value) {
-  return absl::StrReplaceAll(std::string(value), {{"'", "\\'"}, {"\\", "\\\\"}});
-}
-
-std::string ConnectionString(const ConnectionOptions& options) {
-  const bool uri =
-      options.url.starts_with("postgres://") || options.url.starts_with("postgresql://");
-  std::string text = options.url;
-  // A password may hold a ?, which libpq allows: the query begins behind the @.
-  const size_t host = text.find_first_of("@/", std::min(text.find("://"), text.size()) + 3);
-  char separator =
-      text.find('?', host == std::string::npos || text[host] == '/' ? 0 : host) == std::string::npos
-          ? '?'
-          : '&';
-  const auto add = [&](std::string_view key, std::string_view value) {
-    if (text.find(fmt::format("{}=", key)) != std::string::npos) return;  // the user's word wins
-    if (uri) {
-      text += fmt::format("{}{}={}", separator, key, PercentEncoded(value));
-    } else {
-      text += fmt::format(" {}='{}'", key, Escaped(value));
-    }
-    separator = '&';
-  };
+absl::StatusOr<std::string> ConnectionString(const ConnectionOptions& options) {
+  ASSIGN_OR_RETURN(std::string text, ReadPasswordFile(options.url));
   const int64_t seconds = std::max<int64_t>(2, options.connect_timeout.count() / 1000);
-  add("connect_timeout", fmt::format("{}", seconds));
-  add("application_name", options.application_name);
+  AddParameter(text, "connect_timeout", fmt::format("{}", seconds));
+  AddParameter(text, "application_name", options.application_name);
   // A server whose machine is gone answers nothing, not even a refusal: seconds, not the two hours
   // of the kernel, until that is an error.
-  add("keepalives_idle", "10");
-  add("keepalives_interval", "5");
-  add("keepalives_count", "3");
-  add("tcp_user_timeout", "30000");
+  AddParameter(text, "keepalives_idle", "10");
+  AddParameter(text, "keepalives_interval", "5");
+  AddParameter(text, "keepalives_count", "3");
+  AddParameter(text, "tcp_user_timeout", "30000");
   return text;
 }
 
@@ -114,7 +86,7 @@ absl::StatusOr<Result> Connection::Impl::Guard(Work work) {
   } catch (const pqxx::sql_error& e) {
     // The server's last words to a session that it ends come as an ordinary error.
     if (!connection.is_open()) lost = true;
-    return SqlError(StateOf(e), e.what());
+    return SqlError(StateOf(e), StateOf(e) == "P0001" ? kRaised : e.what());
 #if PQXX_VERSION_MAJOR < 7
   } catch (const pqxx::transaction_rollback& e) {
     return SqlError(StateOf(e), e.what());
@@ -168,8 +140,13 @@ absl::StatusOr<Result> Connection::ExecutePrepared(const Statement& statement,
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOptions& options) {
   std::unique_ptr<Impl> impl;
+  const auto address = ConnectionString(options);
+  if (!address.ok()) {
+    return SqlError(kConnectionLost, fmt::format("can't connect to Postgres: its password file: {}",
+                                                 MessageOf(address.status())));
+  }
   try {
-    impl = std::make_unique<Impl>(ConnectionString(options));
+    impl = std::make_unique<Impl>(*address);
 #if PQXX_VERSION_MAJOR >= 7
     impl->connection.set_verbosity(pqxx::error_verbosity::terse);
 #else
@@ -185,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
     const std::string line = absl::StrReplaceAll(std::string(Trim(e.what())), {{"\n", " "}});
     // libpq names host, user and database; of an address that it can't read it quotes any part.
     return SqlError(kConnectionLost,
-                    fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
+                    fmt::format("can't connect to Postgres: {}", ScrubPassword(line, *address)));
   }
   std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
   RETURN_IF_ERROR(opened->Run(SessionSettings(options)));
