@@ -11,8 +11,6 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark CONFIG REQUIRED)
 pkg_check_modules(PQXX REQUIRED IMPORTED_TARGET libpqxx)
-find_path(CIVETWEB_INCLUDE civetweb.h REQUIRED)
-find_library(CIVETWEB_LIBRARY civetweb REQUIRED)
 
 # google-cloud-cpp is no Debian package: a second transport for those who have it. Both it and we
 # declare google.pubsub.v1, and one program can hold one declaration only; so with it we use its own.

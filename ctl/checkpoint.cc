@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/runner_context.h"
 #include "operations/reset_plan.h"
 #include "platform/status.h"
@@ -32,11 +31,11 @@ absl::Status List(const Context& context, const CheckpointOptions& options) {
   const state::Checkpoints checkpoints(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(*runner.connection));
   return context.Answer(ListOf(list, CheckpointJson), [&] {
-    if (list.empty()) fmt::print("Group '{}' has no checkpoints.\n", options.group);
+    if (list.empty()) Print("Group '{}' has no checkpoints.\n", options.group);
     for (const auto& c : list) {
-      fmt::print("{:>6}  epoch {:>4}  taken {}  expires {}  {}\n", c.number, c.epoch,
-                 FormatTimestamp(c.taken_at),
-                 c.expires_at ? FormatTimestamp(*c.expires_at) : "unknown", c.snapshot);
+      Print("{:>6}  epoch {:>4}  taken {}  expires {}  {}\n", c.number, c.epoch,
+            FormatTimestamp(c.taken_at), c.expires_at ? FormatTimestamp(*c.expires_at) : "unknown",
+            c.snapshot);
     }
   });
 }
@@ -63,11 +62,11 @@ absl::Status Create(const Context& context, const CheckpointOptions& options) {
   if (!taken.ok()) return taken.status();
   if (!*taken) return absl::UnavailableError("a runner is taking one right now; try again");
   return context.Answer(CheckpointJson(**taken), [&] {
-    fmt::print("Checkpoint {}: {}\n", (*taken)->number, (*taken)->snapshot);
+    Print("Checkpoint {}: {}\n", (*taken)->number, (*taken)->snapshot);
     if (!group.checkpoints) {
-      fmt::print(stderr,
-                 "warning: `checkpoints` is off for this group: its runners will not "
-                 "recognise a restored database by it\n");
+      Print(stderr,
+            "warning: `checkpoints` is off for this group: its runners will not "
+            "recognise a restored database by it\n");
     }
   });
 }
@@ -87,7 +86,7 @@ absl::Status Restore(const Context& context, const CheckpointOptions& options) {
           *runner.connection, runner.schema(), name, {}, runner.transport->admin(),
           {.target = state::SeekTarget::ToSnapshot(chosen->snapshot)}, Clock::System().Now()));
   if (!options.execute) {
-    fmt::print(
+    Print(
         "Would seek {} to checkpoint {} of {}: what was not acked then, and all since, comes "
         "again; the inbox absorbs what is known.\nNothing was changed. Repeat with "
         "--execute.\n",
@@ -104,7 +103,7 @@ absl::Status Restore(const Context& context, const CheckpointOptions& options) {
                                                  .fence = 2 * runner.group->options.ack_fence,
                                                  .takeover = runner.group->options.seek_takeover}));
   return context.Answer({{"epoch", done.epoch}, {"checkpoint", CheckpointJson(*chosen)}}, [&] {
-    fmt::print("Done: epoch {}. A runner performs the Seek.\n", done.epoch);
+    Print("Done: epoch {}. A runner performs the Seek.\n", done.epoch);
   });
 }
 

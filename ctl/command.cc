@@ -5,31 +5,19 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
-#include <regex>
 #include <type_traits>
 #include <utility>
 
+#include "ctl/print.h"
 #include "platform/config/config.h"
+#include "platform/config/database_address.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 
 namespace lockstep::ctl {
 namespace {
-
-// Of a connection string: the host behind `host=`, or between user and port of an address.
-std::string HostOf(const std::string& url) {
-  static const std::regex kHost(
-      R"(^postgres(?:ql)?://(?:[^/?]*@)?(\[[^\]]*\]|[^:/?]*)|(?:^| )host=([^ ]*))");
-  std::smatch found;
-  return std::regex_search(url, found, kHost) ? found.str(1) + found.str(2) : "";
-}
-
-// Without a host libpq uses a socket; a host with a slash is the socket's directory.
-bool UrlIsLocal(const std::string& url) {
-  static const std::regex kLocal(R"(|localhost|::1|\[::1\]|127\..*|/.*|%2[Ff].*)");
-  return std::regex_match(HostOf(url), kLocal);
-}
 
 bool Ask(const std::string& question) {
   std::string answer;
@@ -40,8 +28,16 @@ bool Ask(const std::string& question) {
 }  // namespace
 
 absl::StatusOr<std::string> Context::Database() const {
-  if (!database.empty() || config.empty()) return database;
-  return ReadTopKey(config, "database");
+  std::string address = database;
+  std::string file = password_file;
+  if (address.empty() && !config.empty()) {
+    ASSIGN_OR_RETURN(address, ReadTopKey(config, "database"));
+    if (file.empty()) {
+      ASSIGN_OR_RETURN(file, ReadTopKey(config, "database_password_file"));
+      if (!file.empty()) file = std::filesystem::path(config).parent_path() / file;
+    }
+  }
+  return address.empty() || file.empty() ? address : WithPasswordFile(address, file);
 }
 
 absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect(
@@ -60,7 +56,7 @@ absl::StatusOr<std::unique_ptr<postgres::Connection>> Context::Connect(
 
 absl::Status Context::Answer(const Json& object, const std::function<void()>& human) const {
   if (json) {
-    fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
+    PrintJson(object);
   } else {
     human();
   }
@@ -69,11 +65,11 @@ absl::Status Context::Answer(const Json& object, const std::function<void()>& hu
 
 bool Context::IsLocal() const {
   const auto url = Database();
-  return url.ok() && UrlIsLocal(*url);
+  return url.ok() && IsLocalDatabase(*url);
 }
 
 absl::Status Context::Confirm(const std::string& what) const {
-  std::cerr << what << "\n";
+  Print(stderr, "{}\n", Lines{what});
   if (yes) return absl::OkStatus();
   if (isatty(STDIN_FILENO) == 0) {
     std::cerr << "Nothing was changed: there is no terminal to ask on. Repeat with --yes.\n";
@@ -82,6 +78,16 @@ absl::Status Context::Confirm(const std::string& what) const {
     return absl::OkStatus();
   }
   return absl::CancelledError("nothing was changed");
+}
+
+void PrintJson(const Json& object) {
+  Print("{}\n", Lines{object.dump(2, ' ', false, Json::error_handler_t::replace)});
+}
+
+void PrintMember(int width, const std::string& name, const Json& value) {
+  const std::string text = TextOf(value);
+  if (value.is_string()) return Print("{:<{}} {}\n", name, width, text);
+  Print("{:<{}} {}\n", name, width, Lines{text});
 }
 
 std::string TextOf(const Json& value) {
@@ -95,7 +101,7 @@ Command Command::Add(const std::string& name, const std::string& help, Run run) 
     if (!command->get_subcommands().empty()) return;  // one below it was meant
     const absl::Status done = run(*context);
     if (done.ok()) return;
-    fmt::print(stderr, "lockstepctl: {}\n", MessageOf(done));
+    Print(stderr, "lockstepctl: {}\n", Lines{MessageOf(done)});
     throw CLI::RuntimeError(1);
   });
   return {*command, *context_};

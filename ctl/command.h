@@ -25,10 +25,11 @@ using Json = nlohmann::ordered_json;
 
 // What every command of lockstepctl has in common: where the database is, and how to answer.
 struct Context {
-  std::string database;  // --database, LOCKSTEP_DATABASE
-  std::string config;    // --config: a publisher's or runner's file
-  bool json = false;     // --json
-  bool yes = false;      // --yes: don't ask
+  std::string database;       // --database, LOCKSTEP_DATABASE
+  std::string password_file;  // --database-password-file, LOCKSTEP_DATABASE_PASSWORD_FILE
+  std::string config;         // --config: a publisher's or runner's file
+  bool json = false;          // --json
+  bool yes = false;           // --yes: don't ask
 
   // The database's address: --database, else what the --config file says; empty when neither does.
   absl::StatusOr<std::string> Database() const;
@@ -62,6 +63,10 @@ Json OrNull(const std::optional<Value>& value) {
 inline Json OrNull(const std::optional<WallTime>& time) {
   return time ? Json(FormatTimestamp(*time)) : Json(nullptr);
 }
+
+void PrintJson(const Json& object);
+// A line `name value` for people, the name `width` wide; of an object or a list several lines.
+void PrintMember(int width, const std::string& name, const Json& value);
 
 // A string as it is, anything else as JSON.
 std::string TextOf(const Json& value);
@@ -111,6 +116,7 @@ class Command {
 
 // One function per group of commands, each in its own file; called from main.cc.
 void AddDeadLetters(const Command& program);
+void AddErase(const Command& program);
 void AddMigrate(const Command& program);
 void AddCheckpoint(const Command& program);
 void AddLag(const Command& program);

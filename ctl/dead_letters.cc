@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "platform/text.h"
@@ -79,12 +80,12 @@ Json LetterJson(const DeadLetterRow& row) {
 
 // What a dangerous command is about goes to the terminal: stdout is for its answer.
 void PrintTable(const std::vector<DeadLetterRow>& rows, std::FILE* to) {
-  fmt::print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", "ID", "STATE",
-             "EVENT", "AGGREGATE", "VERSION", "WAITING", "CODE", "REASON");
+  Print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", "ID", "STATE", "EVENT",
+        "AGGREGATE", "VERSION", "WAITING", "CODE", "REASON");
   for (const DeadLetterRow& row : rows) {
-    fmt::print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", row.id, row.state,
-               row.event_id, row.aggregate_key, row.version ? std::to_string(*row.version) : "",
-               row.waiting, row.code, Truncate(row.reason, kReasonWidth));
+    Print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", row.id, row.state,
+          row.event_id, row.aggregate_key, row.version ? std::to_string(*row.version) : "",
+          row.waiting, row.code, Truncate(row.reason, kReasonWidth));
   }
 }
 
@@ -98,7 +99,7 @@ absl::StatusOr<std::vector<DeadLetterRow>> Find(const Desk& desk, const DeadLett
   ASSIGN_OR_RETURN(auto rows, std::move(found));
   if (static_cast<int>(rows.size()) > limit) {
     rows.resize(static_cast<size_t>(limit));
-    fmt::print(stderr, "These are the first {} of more: {}.\n", limit, more);
+    Print(stderr, "These are the first {} of more: {}.\n", limit, more);
   }
   return rows;
 }
@@ -109,7 +110,7 @@ absl::Status ListLetters(const Context& context, const DeadLettersOptions& optio
                    Find(desk, options.filter, options.limit, "--limit shows more"));
   return context.Answer(ListOf(rows, LetterJson), [&] {
     if (rows.empty()) {
-      fmt::print("Group {} has no such dead letter.\n", desk.group);
+      Print("Group {} has no such dead letter.\n", desk.group);
     } else {
       PrintTable(rows, stdout);
     }
@@ -141,8 +142,8 @@ absl::Status ShowLetter(const Context& context, const DeadLettersOptions& option
   json["attributes"] = Json::parse(row.attributes, nullptr, false);
   if (options.payload) json["payload"] = Payload(desk, row, json["attributes"]);
   return context.Answer(json, [&] {
-    for (const auto& [key, value] : json.items()) fmt::print("{:<14} {}\n", key, TextOf(value));
-    if (!options.payload) fmt::print("The payload is shown with --payload.\n");
+    for (const auto& [key, value] : json.items()) PrintMember(14, key, value);
+    if (!options.payload) Print("The payload is shown with --payload.\n");
   });
 }
 
@@ -194,10 +195,10 @@ absl::Status Resolve(const Context& context, const DeadLettersOptions& options, 
   const char* const what = replay ? "replayed" : "discarded";
   const Json waited = {{"applied", resolver.applied()}, {"dead", resolver.dead()}};
   RETURN_IF_ERROR(context.Answer({{what, done}, {"failed", failed}, {"waited", waited}}, [&] {
-    fmt::print("{}: {}; of those that waited behind them {} were applied, {} are dead now\n", what,
-               done.size(), resolver.applied(), resolver.dead());
+    Print("{}: {}; of those that waited behind them {} were applied, {} are dead now\n", what,
+          done.size(), resolver.applied(), resolver.dead());
     for (const auto& failure : failed) {
-      fmt::print("failed: {}: {}\n", TextOf(failure["id"]), TextOf(failure["error"]));
+      Print("failed: {}: {}\n", TextOf(failure["id"]), TextOf(failure["error"]));
     }
   }));
   if (failed.empty()) return absl::OkStatus();
@@ -215,7 +216,7 @@ absl::Status Quarantine(const Context& context, const DeadLettersOptions& option
   ASSIGN_OR_RETURN(
       const int64_t moved,
       desk.desk().Quarantine(desk.connection(), ids, !options.release, Operator(), options.reason));
-  return context.Answer({{"changed", moved}}, [&] { fmt::print("changed: {}\n", moved); });
+  return context.Answer({{"changed", moved}}, [&] { Print("changed: {}\n", moved); });
 }
 
 }  // namespace

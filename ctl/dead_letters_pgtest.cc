@@ -94,6 +94,32 @@ TEST_F(DeadLettersCtl, ListsAndShowsAndKeepsThePayloadToItself) {
   EXPECT_EQ(world_.Ctl("dead-letters show 4711").status, 1);
 }
 
+// What a person asks for: nothing that its events said is left, and nobody else's is touched.
+TEST_F(DeadLettersCtl, EraseTakesTheirPayloadsAndKeepsOrder) {
+  EXPECT_NE(world_.Ctl("erase item a --reason x").status, 0) << "it asks first";
+  const auto erased = world_.Ctl("--yes erase item a --reason 'request 17'");
+  ASSERT_EQ(erased.status, 0) << erased.err;
+  EXPECT_THAT(erased.out, HasSubstr("1 dead letters, 2 parked events"));
+  EXPECT_EQ(Audits("erase"), 1);
+  const auto left = [&](const char* table, const char* key) {
+    return world_.Count(std::string("SELECT count(*) FROM feed_state.") + table +
+                        " WHERE aggregate_key = '" + key + "' AND payload <> ''");
+  };
+  EXPECT_EQ(left("dead_letters", "item/a") + left("parked", "item/a"), 0);
+  EXPECT_EQ(left("dead_letters", "item/b") + left("parked", "item/b"), 3);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.parked WHERE aggregate_key = 'item/a' "
+                         "AND version IN (3, 4) AND attributes ->> 'aggregate_id' = 'a'"),
+            2);
+  EXPECT_THAT(world_.Ctl("--yes erase item a --reason again").out, HasSubstr("0 dead letters"));
+  // What waited can't be applied as if it were empty: it dies, in its turn.
+  const auto discarded = world_.Ctl("--yes dead-letters discard --key item/a");
+  ASSERT_EQ(discarded.status, 0) << discarded.err;
+  EXPECT_EQ(Version("a"), 1);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.dead_letters WHERE aggregate_key = "
+                         "'item/a' AND state = 'dead' AND reason = 'it was erased'"),
+            1);
+}
+
 TEST_F(DeadLettersCtl, FindsThemByEventAndTypeAndSaysWhenThereAreMore) {
   const json all = json::parse(world_.Ctl("--json dead-letters list").out);
   ASSERT_EQ(all.size(), 2u);

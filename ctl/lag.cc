@@ -10,6 +10,7 @@
 #include "ctl/progress.h"
 #include "ctl/runner_context.h"
 #include "platform/pace.h"
+#include "platform/printable.h"
 #include "platform/status.h"
 #include "state/groups/overview.h"
 
@@ -115,9 +116,10 @@ std::string Table(const std::vector<Group>& groups, bool screen) {
         group.eta ? About(std::chrono::seconds(static_cast<int64_t>(std::ceil(*group.eta)))) : "-";
     table += fmt::format(
         "{:<{}}  {:<{}} {:>5} {:>7} {:>7} {:>8} {:>7} {:>7.0f} {:>7} {:>6} {:>6} {:>5}{}",
-        row.Text("group_name"), name, group.state(), state, row.Int("instances"), millis("lag_ms"),
-        millis("publish_lag_ms"), millis("receive_lag_ms"), millis("commit_lag_ms"), group.rate,
-        eta, row.Int("queued"), row.Int("waiting_keys"), row.Int("dead_letters"), end);
+        Printable(row.Text("group_name")), name, group.state(), state, row.Int("instances"),
+        millis("lag_ms"), millis("publish_lag_ms"), millis("receive_lag_ms"),
+        millis("commit_lag_ms"), group.rate, eta, row.Int("queued"), row.Int("waiting_keys"),
+        row.Int("dead_letters"), end);
   }
   return table;
 }
@@ -136,7 +138,8 @@ absl::Status Watch(const Context& context, const LagOptions& options, RunnerCont
     const auto looked = Look(runner);
     if (!looked.ok()) {  // it may be back in a moment, and whoever watches wants to see that
       if (!screen) return looked.status();
-      Refresh(fmt::format("the database can't be asked: {}\033[K\n", MessageOf(looked.status())));
+      Refresh(fmt::format("the database can't be asked: {}\033[K\n",
+                          Printable(MessageOf(looked.status()))));
       if (auto again = OpenRunner(context, options.schema); again.ok()) runner = *std::move(again);
       movements.clear();
     } else {

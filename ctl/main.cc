@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "lockstepctl: looks at and operates Lockstep's outboxes, consumer groups and offsets",
       "lockstepctl"};
-  app.set_version_flag("--version", lockstep::kVersion);
+  app.set_version_flag("--version", "lockstepctl " + lockstep::BuildText());
   app.require_subcommand(1);
   app.fallthrough();  // --json and friends may stand behind the subcommand
 
@@ -73,13 +73,17 @@ int main(int argc, char** argv) {
   app.add_option("--database", context.database,
                  "Postgres, as postgresql://user@host/database; without it, the file's of --config")
       ->envname("LOCKSTEP_DATABASE");
+  app.add_option("--database-password-file", context.password_file,
+                 "a file that has the password, in place of one in the address")
+      ->envname("LOCKSTEP_DATABASE_PASSWORD_FILE");
   app.add_option("--config", context.config, "a publisher's or runner's configuration file");
   app.add_flag("--json", context.json, "answer in JSON");
   app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
 
   const Command program(app, context);
-  for (const auto add : {AddDeadLetters, AddMigrate, AddCheckpoint, AddLag, AddOffsets, AddOutbox,
-                         AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema}) {
+  for (const auto add :
+       {AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets, AddOutbox,
+        AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema}) {
     add(program);
   }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "postgres/migrator.h"
@@ -39,9 +40,9 @@ absl::Status Move(const Context& context, const MigrateOptions& options, bool up
   ASSIGN_OR_RETURN(const std::vector<int> done, up ? migrator.Up() : migrator.Down(options.to));
   return context.Answer({{up ? "applied" : "undone", done}}, [&] {
     if (done.empty()) {
-      fmt::print("{}: nothing to do\n", options.set);
+      Print("{}: nothing to do\n", options.set);
     } else {
-      fmt::print("{}: {} {}\n", options.set, up ? "applied" : "undone", fmt::join(done, ", "));
+      Print("{}: {} {}\n", options.set, up ? "applied" : "undone", fmt::join(done, ", "));
     }
   });
 }
@@ -58,8 +59,8 @@ absl::Status Show(const Context& context, const MigrateOptions& options) {
   ASSIGN_OR_RETURN(const auto states, migrator.Status());
   return context.Answer(ListOf(states, MigrationJson), [&] {
     for (const auto& state : states) {
-      fmt::print("{:03} {:<24} {}\n", state.migration.version, state.migration.name,
-                 state.applied ? state.applied_at : "not applied");
+      Print("{:03} {:<24} {}\n", state.migration.version, state.migration.name,
+            state.applied ? state.applied_at : "not applied");
     }
   });
 }

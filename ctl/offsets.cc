@@ -1,8 +1,7 @@
 #include "state/positions/offsets.h"
 
-#include <fmt/format.h>
-
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "state/groups/overview.h"
@@ -60,15 +59,14 @@ absl::Status ShowOffsets(const Context& context, const OffsetsOptions& options) 
                     runner.options.state_schema);
   }
   return context.Answer(ListOf(rows, PositionJson), [&] {
-    fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}\n", "GROUP", "EPOCH", "SLOT", "GEN",
-               "ALIVE", "POSITION", "SUBSCRIPTION");
+    Print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}\n", "GROUP", "EPOCH", "SLOT", "GEN", "ALIVE",
+          "POSITION", "SUBSCRIPTION");
     for (const postgres::Row row : rows) {
       const bool none = row.IsNull("publish_time");
-      fmt::print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", row.Text("group_name"),
-                 row.Int("epoch"), row.Int("slot"), row.Int("generation"), row.Int("instances"),
-                 none ? "nothing in this epoch yet" : row.Text("publish_time"),
-                 row.Text("subscription"),
-                 row.Text("seek_state") == "done" ? "" : "  (its Seek is still to come)");
+      Print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", row.Text("group_name"),
+            row.Int("epoch"), row.Int("slot"), row.Int("generation"), row.Int("instances"),
+            none ? "nothing in this epoch yet" : row.Text("publish_time"), row.Text("subscription"),
+            row.Text("seek_state") == "done" ? "" : "  (its Seek is still to come)");
     }
   });
 }
@@ -79,10 +77,10 @@ absl::Status History(const Context& context, const OffsetsOptions& options) {
                    state::Overview(runner.schema())
                        .History(*runner.connection, ConsumerGroup(options.group), options.limit));
   return context.Answer(ListOf(rows, AuditJson), [&] {
-    if (rows.empty()) fmt::print("Nobody has moved the offsets of '{}'.\n", options.group);
+    if (rows.empty()) Print("Nobody has moved the offsets of '{}'.\n", options.group);
     for (const postgres::Row row : rows) {
-      fmt::print("{}  {:<19} {:<12} {}\n    as {}, new {}\n", row.Text("at"), row.Text("action"),
-                 row.Text("operator"), row.Text("reason"), row.Text("role"), row.Text("new"));
+      Print("{}  {:<19} {:<12} {}\n    as {}, new {}\n", row.Text("at"), row.Text("action"),
+            row.Text("operator"), row.Text("reason"), row.Text("role"), row.Text("new"));
     }
   });
 }
@@ -92,7 +90,7 @@ absl::Status Export(const Context& context, const OffsetsOptions& options) {
   ASSIGN_OR_RETURN(
       const auto rows,
       state::Offsets(runner.schema()).OfLanes(*runner.connection, ConsumerGroup(options.group)));
-  fmt::print("{}\n", Json({{"group", options.group}, {"offsets", ListOf(rows, LaneJson)}}).dump(2));
+  PrintJson({{"group", options.group}, {"offsets", ListOf(rows, LaneJson)}});
   return absl::OkStatus();
 }
 

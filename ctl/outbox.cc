@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/runner_context.h"
 #include "platform/host_name.h"
 #include "platform/status.h"
@@ -52,7 +53,7 @@ absl::Status Create(const Context& context, const OutboxOptions& options) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   const auto made = publisher::CreateOutbox(*connection, table, options.shards);
   if (!made.ok()) return ExplainMissing(made.status());
-  return context.Answer({{"outbox", *made}}, [&] { fmt::print("{} is an outbox\n", *made); });
+  return context.Answer({{"outbox", *made}}, [&] { Print("{} is an outbox\n", *made); });
 }
 
 absl::Status Drop(const Context& context, const OutboxOptions& options) {
@@ -65,7 +66,7 @@ absl::Status Drop(const Context& context, const OutboxOptions& options) {
   const absl::Status dropped = publisher::DropOutbox(*connection, table, options.force);
   if (!dropped.ok()) return ExplainMissing(dropped, &table);
   return context.Answer({{"dropped", table.ToString()}},
-                        [&] { fmt::print("{} is gone\n", table.ToString()); });
+                        [&] { Print("{} is gone\n", table.ToString()); });
 }
 
 absl::Status ListOutboxes(const Context& context) {
@@ -73,10 +74,10 @@ absl::Status ListOutboxes(const Context& context) {
   const auto list = publisher::ListOutboxes(*connection);
   if (!list.ok()) return ExplainMissing(list.status());
   return context.Answer(*list, [&] {
-    if (list->empty()) fmt::print("This database has no outbox.\n");
+    if (list->empty()) Print("This database has no outbox.\n");
     for (const Json& outbox : *list) {
-      fmt::print("{:<32} {:>4} shards {:>10} rows (about) {:>12} bytes\n", TextOf(outbox["outbox"]),
-                 TextOf(outbox["shards"]), TextOf(outbox["rows"]), TextOf(outbox["bytes"]));
+      Print("{:<32} {:>4} shards {:>10} rows (about) {:>12} bytes\n", TextOf(outbox["outbox"]),
+            TextOf(outbox["shards"]), TextOf(outbox["rows"]), TextOf(outbox["bytes"]));
     }
   });
 }
@@ -91,10 +92,9 @@ const char* StateOf(const Json& row) {
 
 void PrintRow(const Json& row) {
   const auto text = [&](const char* column) { return TextOf(row[column]); };
-  fmt::print("{:>10}  {}  {:<11} {} {} v{}  {}  attempts {}{}\n", text("sequence"),
-             text("event_id"), StateOf(row), text("aggregate_type"), text("aggregate_id"),
-             text("version"), text("topic"), text("attempts"),
-             row["last_error"].is_null() ? "" : "  " + text("last_error"));
+  Print("{:>10}  {}  {:<11} {} {} v{}  {}  attempts {}{}\n", text("sequence"), text("event_id"),
+        StateOf(row), text("aggregate_type"), text("aggregate_id"), text("version"), text("topic"),
+        text("attempts"), row["last_error"].is_null() ? "" : "  " + text("last_error"));
 }
 
 absl::StatusOr<Json> Find(postgres::Connection& connection, const QualifiedName& table,
@@ -116,10 +116,10 @@ absl::Status ListRows(const Context& context, const OutboxOptions& options, RowS
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto list, Find(*connection, table, options, state, options.limit));
   return context.Answer(list, [&] {
-    if (list.empty()) fmt::print("No such rows.\n");
+    if (list.empty()) Print("No such rows.\n");
     for (const auto& row : list) PrintRow(row);
     if (static_cast<int>(list.size()) == options.limit) {
-      fmt::print("The first {}; --limit shows more.\n", options.limit);
+      Print("The first {}; --limit shows more.\n", options.limit);
     }
   });
 }
@@ -136,12 +136,12 @@ absl::Status ShowRow(const Context& context, const OutboxOptions& options) {
   return context.Answer(row, [&] {
     for (const auto& [name, value] : row.items()) {
       if (value.is_null() || name == "audit") continue;
-      fmt::print("{:<15} {}\n", name, TextOf(value));
+      PrintMember(15, name, value);
     }
     for (const Json& entry : row["audit"]) {
-      fmt::print("audit           {} {} by {} (role {}){}\n", TextOf(entry["at"]),
-                 TextOf(entry["action"]), TextOf(entry["actor"]), TextOf(entry["role"]),
-                 entry["note"].is_null() ? "" : ": " + TextOf(entry["note"]));
+      Print("audit           {} {} by {} (role {}){}\n", TextOf(entry["at"]), TextOf(entry["action"]),
+            TextOf(entry["actor"]), TextOf(entry["role"]),
+            entry["note"].is_null() ? "" : ": " + TextOf(entry["note"]));
     }
   });
 }
@@ -164,7 +164,7 @@ absl::Status Change(const Context& context, const OutboxOptions& options, std::s
   for (const auto& row : list) sequences.push_back(row["sequence"].get<int64_t>());
   if (!context.json) {
     for (size_t i = 0; i < list.size() && i < 20; ++i) PrintRow(list[i]);
-    if (list.size() > 20) fmt::print("… and {} more\n", list.size() - 20);
+    if (list.size() > 20) Print("… and {} more\n", list.size() - 20);
   }
   RETURN_IF_ERROR(context.Confirm(fmt::format("This will {} {} row{} of {}.", action, list.size(),
                                               list.size() == 1 ? "" : "s", options.table)));
@@ -173,7 +173,7 @@ absl::Status Change(const Context& context, const OutboxOptions& options, std::s
       publisher::ChangeRows(*connection, table, action, sequences, actor, options.note);
   if (!changed.ok()) return ExplainMissing(changed.status(), &table);
   return context.Answer({{"action", action}, {"rows", *changed}},
-                        [&] { fmt::print("{}: {} rows\n", action, *changed); });
+                        [&] { Print("{}: {} rows\n", action, *changed); });
 }
 
 }  // namespace

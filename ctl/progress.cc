@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "platform/printable.h"
 #include "platform/status.h"
 #include "state/groups/overview.h"
 
@@ -70,7 +71,7 @@ bool ProgressPrinter::Due(bool at_once) {
 
 void ProgressPrinter::Print(const std::string& line) {
   const bool moves = terminal_ && !json_;
-  fmt::print(stderr, "{}{}{}", moves ? "\r\033[K" : "", line, moves ? "" : "\n");
+  fmt::print(stderr, "{}{}{}", moves ? "\r\033[K" : "", Printable(line), moves ? "" : "\n");
   open_line_ = moves;
 }
 
@@ -90,7 +91,7 @@ void ProgressPrinter::Show(int64_t done, int64_t total, bool at_once) {
 void ProgressPrinter::Say(const std::string& text) {
   if (json_) return;
   EndLine();
-  fmt::print(stderr, "{}\n", text);
+  fmt::print(stderr, "{}\n", Printable(text));
 }
 
 void ProgressPrinter::Wait(const std::string& text) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
@@ -50,11 +51,11 @@ absl::Status Report(const Context& context, const ProjectionOptions& options,
                        {"database_checked", with_database},
                        {"mismatches", ListOf(found, MismatchJson)}};
   RETURN_IF_ERROR(context.Answer(answer, [&] {
-    for (const Mismatch& mismatch : found) fmt::print("{}: {}\n", mismatch.place, mismatch.what);
+    for (const Mismatch& mismatch : found) Print("{}: {}\n", mismatch.place, mismatch.what);
     if (!found.empty()) return;
-    fmt::print("{}: {}\n", options.file,
-               with_database ? "fits its descriptors and its tables"
-                             : "fits its descriptors (tables: give --database to check)");
+    Print("{}: {}\n", options.file,
+          with_database ? "fits its descriptors and its tables"
+                        : "fits its descriptors (tables: give --database to check)");
   }));
   if (found.empty()) return absl::OkStatus();
   return FailedPrecondition("{} mismatch{} in {}", found.size(), found.size() == 1 ? "" : "es",
@@ -80,7 +81,7 @@ absl::Status Check(const Context& context, const ProjectionOptions& options) {
 absl::Status Ddl(const Context& context, const ProjectionOptions& options) {
   ASSIGN_OR_RETURN(const GroupPlan plan, Load(options));
   const std::string ddl = projections::CreateTables(plan);
-  return context.Answer({{"file", options.file}, {"ddl", ddl}}, [&] { fmt::print("{}", ddl); });
+  return context.Answer({{"file", options.file}, {"ddl", ddl}}, [&] { Print("{}", Lines{ddl}); });
 }
 
 Json RowJson(const projections::ExplainedRow& row) {
@@ -114,18 +115,18 @@ std::string InWords(const projections::GuardVerdict& guard) {
   return fmt::format("would be a dead letter: {}", guard.why);
 }
 
-void Print(const projections::ExplainedRow& row) {
-  fmt::print("  {} {} ({})\n", row.operation, row.table, row.projection);
-  for (const auto& [column, value] : row.key) fmt::print("    key {} = {}\n", column, value);
+void PrintExplained(const projections::ExplainedRow& row) {
+  Print("  {} {} ({})\n", row.operation, row.table, row.projection);
+  for (const auto& [column, value] : row.key) Print("    key {} = {}\n", column, value);
   for (const auto& [column, value] : row.columns) {
-    fmt::print("    {} {} {}\n", column, row.operation == "increment" ? "+=" : "=",
-               value.value_or("NULL"));
+    Print("    {} {} {}\n", column, row.operation == "increment" ? "+=" : "=",
+          value.value_or("NULL"));
   }
   if (!row.absent.empty()) {
-    fmt::print("    absent: {} ({})\n", fmt::join(row.absent, ", "),
-               row.operation == "replace" ? "NULL or the column's default" : "stays as it is");
+    Print("    absent: {} ({})\n", fmt::join(row.absent, ", "),
+          row.operation == "replace" ? "NULL or the column's default" : "stays as it is");
   }
-  if (row.guard.has_value()) fmt::print("    guard: {}\n", InWords(*row.guard));
+  if (row.guard.has_value()) Print("    guard: {}\n", InWords(*row.guard));
 }
 
 absl::Status Explain(const Context& context, const ProjectionOptions& options) {
@@ -163,13 +164,13 @@ absl::Status Explain(const Context& context, const ProjectionOptions& options) {
                     {"rows", ListOf(*rows, RowJson)}});
     if (guards.has_value()) list.back()["seen"] = seen;
     if (context.json) continue;
-    fmt::print("{} {} version {}{}\n", event.event_type, event.aggregate.id, event.version,
-               rows->empty() ? ": ignored"
-               : seen        ? ": the inbox has it, would be skipped"
-                             : "");
-    for (const auto& row : *rows) Print(row);
+    Print("{} {} version {}{}\n", event.event_type, event.aggregate.id, event.version,
+          rows->empty() ? ": ignored"
+          : seen        ? ": the inbox has it, would be skipped"
+                        : "");
+    for (const auto& row : *rows) PrintExplained(row);
   }
-  return context.Answer(list, [] { fmt::print("Nothing was written.\n"); });
+  return context.Answer(list, [] { Print("Nothing was written.\n"); });
 }
 
 absl::Status Accept(const Context& context, const ProjectionOptions& options) {
@@ -184,7 +185,7 @@ absl::Status Accept(const Context& context, const ProjectionOptions& options) {
       plan.group, options.file)));
   RETURN_IF_ERROR(projections::RememberFields(plan, *connection));
   return context.Answer({{"group", plan.group}, {"fields", plan.fields.size()}},
-                        [&] { fmt::print("{} uses of fields remembered\n", plan.fields.size()); });
+                        [&] { Print("{} uses of fields remembered\n", plan.fields.size()); });
 }
 
 }  // namespace

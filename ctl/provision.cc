@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/provision_plan.h"
 #include "platform/config/config.h"
 #include "platform/status.h"
@@ -34,10 +35,10 @@ Json StepJson(const Step& step) {
 }
 
 void PrintPlan(const Plan& plan) {
-  for (const std::string& warning : plan.warnings) fmt::print(stderr, "warning: {}\n", warning);
-  if (plan.steps.empty()) fmt::print("Everything is as the file wants it.\n");
+  for (const std::string& warning : plan.warnings) Print(stderr, "warning: {}\n", warning);
+  if (plan.steps.empty()) Print("Everything is as the file wants it.\n");
   for (const Step& step : plan.steps) {
-    fmt::print("  {} {} ({})\n", step.action, step.what, step.detail);
+    Print("  {} {} ({})\n", step.action, step.what, step.detail);
   }
 }
 
@@ -47,7 +48,8 @@ absl::Status Provision(const Context& context, const ProvisionOptions& options) 
   RETURN_IF_ERROR(ReadFile(context.config, pubsub, wanted));
   if (options.print_iam) {
     const auto commands = IamCommands(wanted);
-    return context.Answer(commands, [&] { fmt::print("{}\n", fmt::join(commands, "\n")); });
+    return context.Answer(
+        commands, [&] { Print("{}\n", Lines{fmt::format("{}", fmt::join(commands, "\n"))}); });
   }
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(pubsub.transport));
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(wanted, transport->admin()));
@@ -67,7 +69,7 @@ absl::Status Provision(const Context& context, const ProvisionOptions& options) 
                         step.action, step.what, MessageOf(done));
     }
   }
-  if (!context.json) fmt::print("Done: {} changes.\n", plan.steps.size());
+  if (!context.json) Print("Done: {} changes.\n", plan.steps.size());
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/progress.h"
 #include "ctl/runner_context.h"
 #include "offsets/seek_target.h"
@@ -112,9 +113,9 @@ class Session {
     RETURN_IF_ERROR(driven);
     ASSIGN_OR_RETURN(const auto row, rebuild_->Load());
     return context_.Answer(row ? RebuildJson(options.group, *row) : Json(nullptr), [&] {
-      fmt::print("{}\n", row ? "Swapped: the runners go on with the new tables; " +
-                                   HowToGoOn(*row, options.group) + "."
-                             : "Done: nothing is left of the rebuild.");
+      Print("{}\n", row ? "Swapped: the runners go on with the new tables; " +
+                              HowToGoOn(*row, options.group) + "."
+                        : "Done: nothing is left of the rebuild.");
     });
   }
 
@@ -125,20 +126,20 @@ class Session {
     const auto& swap = rebuild_->last_swap();
     if (!swap) return;
     for (const operations::TableComparison& table : swap->tables) {
-      fmt::print(stderr, "{}: {} rows, {} in the new table, {}\n", table.table, table.old_rows,
-                 table.new_rows, table.equal() ? "checksums equal" : "they differ");
+      Print(stderr, "{}: {} rows, {} in the new table, {}\n", table.table, table.old_rows,
+            table.new_rows, table.equal() ? "checksums equal" : "they differ");
       const size_t shown = std::min(kShown, table.differences.size());
       for (size_t i = 0; i < shown; ++i) {
-        fmt::print(stderr, "  {} {}\n", table.differences[i].key, table.differences[i].what);
+        Print(stderr, "  {} {}\n", table.differences[i].key, table.differences[i].what);
       }
       if (table.more || table.differences.size() > shown) {
-        fmt::print(stderr, "  … {}{} more\n", table.more ? "over " : "",
-                   table.differences.size() - shown);
+        Print(stderr, "  … {}{} more\n", table.more ? "over " : "",
+              table.differences.size() - shown);
       }
     }
     if (swap->differs() && swap->ahead > 0) {
-      fmt::print(stderr, "The new tables are {} events ahead, which explains as many rows.\n",
-                 swap->ahead);
+      Print(stderr, "The new tables are {} events ahead, which explains as many rows.\n",
+            swap->ahead);
     }
   }
 
@@ -150,19 +151,18 @@ class Session {
 
 void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
   const RebuildRow& row = plan.row;
-  fmt::print(stderr, "group         {}, slot {} -> {}\nfrom          {}\n", group, row.old_slot,
-             row.new_slot, row.seek.ToString());
+  Print(stderr, "group         {}, slot {} -> {}\nfrom          {}\n", group, row.old_slot,
+        row.new_slot, row.seek.ToString());
   if (plan.earliest) {
-    fmt::print(stderr, "history       the topic reaches back to {}\n",
-               FormatTimestamp(*plan.earliest));
+    Print(stderr, "history       the topic reaches back to {}\n", FormatTimestamp(*plan.earliest));
   }
-  if (plan.events > 0) fmt::print(stderr, "events        about {}\n", plan.events);
-  fmt::print(stderr, "subscription  {} (new; the runners need roles/pubsub.subscriber on it)\n",
-             row.new_subscription);
+  if (plan.events > 0) Print(stderr, "events        about {}\n", plan.events);
+  Print(stderr, "subscription  {} (new; the runners need roles/pubsub.subscriber on it)\n",
+        row.new_subscription);
   for (const std::string& table : row.tables) {
-    fmt::print(stderr, "table         {} beside {}\n", table + row.shadow_suffix(), table);
+    Print(stderr, "table         {} beside {}\n", table + row.shadow_suffix(), table);
   }
-  fmt::print(stderr, "old slot      kept {} after the swap\n", FormatDuration(row.keep_old));
+  Print(stderr, "old slot      kept {} after the swap\n", FormatDuration(row.keep_old));
 }
 
 absl::Status Start(const Context& context, const RebuildOptions& options) {
@@ -197,11 +197,10 @@ absl::Status Status(const Context& context, const RebuildOptions& options) {
   const state::Rebuilds rebuilds(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto row, rebuilds.Load(*runner.connection));
   return context.Answer(row ? RebuildJson(options.group, *row) : Json(nullptr), [&] {
-    if (!row) return fmt::print("There is no rebuild of '{}'.\n", options.group);
-    fmt::print("group   {}, slot {} -> {}\nstate   {}, begun {} by {}: {}\nnext    {}\n",
-               options.group, row->old_slot, row->new_slot, Name(row->state),
-               FormatTimestamp(row->began_at), row->operator_name, row->reason,
-               HowToGoOn(*row, options.group));
+    if (!row) return Print("There is no rebuild of '{}'.\n", options.group);
+    Print("group   {}, slot {} -> {}\nstate   {}, begun {} by {}: {}\nnext    {}\n", options.group,
+          row->old_slot, row->new_slot, Name(row->state), FormatTimestamp(row->began_at),
+          row->operator_name, row->reason, HowToGoOn(*row, options.group));
   });
 }
 
@@ -213,8 +212,7 @@ absl::Status End(const Context& context, const RebuildOptions& options, const ch
   RETURN_IF_ERROR(may(session->rebuild()));
   RETURN_IF_ERROR(context.Confirm(question));
   RETURN_IF_ERROR(end(session->rebuild()));
-  return context.Answer({{"group", options.group}, {"done", done}},
-                        [&] { fmt::print("{}\n", done); });
+  return context.Answer({{"group", options.group}, {"done", done}}, [&] { Print("{}\n", done); });
 }
 
 absl::Status Abort(const Context& context, const RebuildOptions& options) {

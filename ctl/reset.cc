@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/progress.h"
 #include "ctl/runner_context.h"
 #include "offsets/seek_target.h"
@@ -39,35 +40,34 @@ Overwriting OverwritingOf(const projections::GroupPlan& plan) {
 
 void PrintOverwriting(const Overwriting& tables) {
   if (tables.replaced.empty()) {
-    fmt::print("read model  stays; only events that it has not seen are applied\n");
+    Print("read model  stays; only events that it has not seen are applied\n");
   } else {
-    fmt::print("read model  stays; what comes again overwrites its own version in {}\n",
-               fmt::join(tables.replaced, ", "));
+    Print("read model  stays; what comes again overwrites its own version in {}\n",
+          fmt::join(tables.replaced, ", "));
   }
   if (!tables.merged.empty()) {
-    fmt::print("            nothing is merged twice into {}\n", fmt::join(tables.merged, ", "));
+    Print("            nothing is merged twice into {}\n", fmt::join(tables.merged, ", "));
   }
   if (!tables.counted.empty()) {
-    fmt::print("            nothing is counted twice in {}\n", fmt::join(tables.counted, ", "));
+    Print("            nothing is counted twice in {}\n", fmt::join(tables.counted, ", "));
   }
 }
 
 void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,
                const Overwriting& overwriting) {
-  fmt::print("group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
-             plan.offset ? FormatTimestamp(plan.offset->position.publish_time)
-                         : "nothing in this epoch yet",
-             plan.before.epoch, plan.seek.ToString());
-  fmt::print("redelivery  {}\n",
-             plan.redelivered < 0 ? "what was not acked when the snapshot was taken, and all since"
-                                  : fmt::format("about {} events", plan.redelivered));
-  fmt::print("retention   {}\n",
-             plan.earliest ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
-                           : "could not be read: no right to");
-  if (mode == offsets::ResetMode::kKeep) fmt::print("read model  stays; nothing applies twice\n");
+  Print("group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
+        plan.offset ? FormatTimestamp(plan.offset->position.publish_time)
+                    : "nothing in this epoch yet",
+        plan.before.epoch, plan.seek.ToString());
+  Print("redelivery  {}\n", plan.redelivered < 0
+                                ? "what was not acked when the snapshot was taken, and all since"
+                                : fmt::format("about {} events", plan.redelivered));
+  Print("retention   {}\n", plan.earliest
+                                ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
+                                : "could not be read: no right to");
+  if (mode == offsets::ResetMode::kKeep) Print("read model  stays; nothing applies twice\n");
   if (mode == offsets::ResetMode::kOverwrite) PrintOverwriting(overwriting);
-  for (const auto& [table, rows] : plan.emptied)
-    fmt::print("empties     {} ({} rows)\n", table, rows);
+  for (const auto& [table, rows] : plan.emptied) Print("empties     {} ({} rows)\n", table, rows);
 }
 
 Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,
@@ -131,8 +131,7 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
   if (!context.json) PrintPlan(options.group, plan, wish.mode, overwriting);
   answer["executed"] = options.execute;
   if (!options.execute) {
-    return context.Answer(answer,
-                          [] { fmt::print("Nothing was changed. Repeat with --execute.\n"); });
+    return context.Answer(answer, [] { Print("Nothing was changed. Repeat with --execute.\n"); });
   }
   if (!context.IsLocal()) {
     RETURN_IF_ERROR(context.Confirm("This moves a group of a database elsewhere."));
@@ -151,11 +150,11 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
                    offsets::Resets(runner.schema(), name)
                        .Run(*runner.connection, request, [](const auto& holders) {
                          for (const auto& holder : holders)
-                           fmt::print(stderr, "waiting for {}\n", holder);
+                           Print(stderr, "waiting for {}\n", holder);
                        }));
   answer["new_epoch"] = done.epoch;
   RETURN_IF_ERROR(context.Answer(answer, [&] {
-    fmt::print(
+    Print(
         "Done: epoch {}. A runner performs the Seek in about {}; with none up, the next one "
         "that starts does.\n",
         done.epoch, FormatDuration(request.fence));

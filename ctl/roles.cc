@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -116,7 +117,7 @@ absl::Status Grant(const Context& context, const RolesOptions& options) {
   if (options.create) RETURN_IF_ERROR(Create(*target.connection, options.role));
   RETURN_IF_ERROR(Apply(target, options));
   return context.Answer({{"role", options.role}, {"may", options.job}, {"on", target.what}}, [&] {
-    fmt::print("{} has the rights of a {} on {}\n", options.role, options.job, target.what);
+    Print("{} has the rights of a {} on {}\n", options.role, options.job, target.what);
   });
 }
 
@@ -127,7 +128,7 @@ absl::Status Revoke(const Context& context, const RolesOptions& options) {
       fmt::format("This takes all rights on {} from {}.", target.what, options.role)));
   RETURN_IF_ERROR(Apply(target, options));
   return context.Answer({{"role", options.role}, {"revoked", target.what}}, [&] {
-    fmt::print("{} has no rights on {} any longer\n", options.role, target.what);
+    Print("{} has no rights on {} any longer\n", options.role, target.what);
   });
 }
 

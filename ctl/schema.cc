@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ctl/command.h"
+#include "ctl/print.h"
 #include "platform/status.h"
 #include "projections/decode/descriptors.h"
 #include "projections/tools/schema_diff.h"
@@ -30,10 +29,10 @@ absl::Status Diff(const Context& context, const SchemaOptions& options) {
   const Json answer = {{"breaking", breaking}, {"changes", ListOf(changes, ChangeJson)}};
   RETURN_IF_ERROR(context.Answer(answer, [&] {
     for (const auto& change : changes) {
-      fmt::print("{:<10} {}: {}\n", change.breaking ? "breaking" : "compatible", change.element,
-                 change.what);
+      Print("{:<10} {}: {}\n", change.breaking ? "breaking" : "compatible", change.element,
+            change.what);
     }
-    if (changes.empty()) fmt::print("no change\n");
+    if (changes.empty()) Print("no change\n");
   }));
   if (breaking == 0) return absl::OkStatus();
   return FailedPrecondition("{} breaking change{}: give the topic a new version, or take {} back",

@@ -102,7 +102,7 @@ TEST(DeadLetterReplay, AppliesItAndThenWhatWaitedInOrderWithoutTouchingTheOffset
   ASSERT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
   Operator ann(world);
   const auto ill = ann.Resolve(ann.FirstDead(), true);
-  EXPECT_THAT(std::string(MessageOf(ill)), HasSubstr("ill"));
+  EXPECT_THAT(std::string(MessageOf(ill)), HasSubstr("P0001"));
   EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.parked"), 2);
 
   world.database.Run("CREATE TABLE rm.cure ()");

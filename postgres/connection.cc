@@ -1,6 +1,5 @@
 #include "postgres/connection.h"
 
-#include <cctype>
 #include <regex>
 #include <utility>
 
@@ -18,54 +17,27 @@ namespace {
 constexpr char kConnectionLost[] = "08006";
 // So long after statement_timeout a server that works would have answered.
 constexpr Millis kAnswerMargin{5'000};
+// In place of a text that somebody's trigger wrote, which may hold values; it must not be kept.
+constexpr char kRaised[] =
+    "a function or trigger of the database refused it (RAISE, P0001); the server's log says why";
 
-// For the query of a URI, and for a value in quotes: a group's name may hold anything.
-std::string PercentEncoded(std::string_view value) {
-  std::string encoded;
-  for (const char c : value) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
-    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return encoded;
-}
-std::string Escaped(std::string_view value) {
-  return absl::StrReplaceAll(std::string(value), {{"'", "\\'"}, {"\\", "\\\\"}});
-}
-
-std::string ConnectionString(const ConnectionOptions& options) {
-  const bool uri =
-      options.url.starts_with("postgres://") || options.url.starts_with("postgresql://");
-  std::string text = options.url;
-  // A password may hold a ?, which libpq allows: the query begins behind the @.
-  const size_t host = text.find_first_of("@/", std::min(text.find("://"), text.size()) + 3);
-  char separator =
-      text.find('?', host == std::string::npos || text[host] == '/' ? 0 : host) == std::string::npos
-          ? '?'
-          : '&';
-  const auto add = [&](std::string_view key, std::string_view value) {
-    if (text.find(fmt::format("{}=", key)) != std::string::npos) return;  // the user's word wins
-    if (uri) {
-      text += fmt::format("{}{}={}", separator, key, PercentEncoded(value));
-    } else {
-      text += fmt::format(" {}='{}'", key, Escaped(value));
-    }
-    separator = '&';
-  };
+absl::StatusOr<std::string> ConnectionString(const ConnectionOptions& options) {
+  ASSIGN_OR_RETURN(std::string text, ReadPasswordFile(options.url));
   // Of several servers one may be a standby, or a primary that was demoted.
   static const std::regex kSeveralHosts(
       "^postgres(ql)?://([^/?]*@)?[^/?@]*,|(^|[ ?&])host(addr)? *= *[^ &]*,");
   if (std::regex_search(WithoutPassword(options.url), kSeveralHosts)) {
-    add("target_session_attrs", "read-write");
+    AddParameter(text, "target_session_attrs", "read-write");
   }
   const int64_t seconds = std::max<int64_t>(2, options.connect_timeout.count() / 1000);
-  add("connect_timeout", fmt::format("{}", seconds));
-  add("application_name", options.application_name);
+  AddParameter(text, "connect_timeout", fmt::format("{}", seconds));
+  AddParameter(text, "application_name", options.application_name);
   // A server whose machine is gone answers nothing, not even a refusal: seconds, not the two hours
   // of the kernel, until that is an error.
-  add("keepalives_idle", "10");
-  add("keepalives_interval", "5");
-  add("keepalives_count", "3");
-  add("tcp_user_timeout", "30000");
+  AddParameter(text, "keepalives_idle", "10");
+  AddParameter(text, "keepalives_interval", "5");
+  AddParameter(text, "keepalives_count", "3");
+  AddParameter(text, "tcp_user_timeout", "30000");
   return text;
 }
 
@@ -142,7 +114,7 @@ absl::StatusOr<Result> Connection::Impl::Try(Work work) {
     if (!connection.is_open()) lost = true;
     // The primary was demoted: another is to be looked for, by a new session.
     if (StateOf(e) == "25006") lost = true;
-    return SqlError(StateOf(e), e.what());
+    return SqlError(StateOf(e), StateOf(e) == "P0001" ? kRaised : e.what());
 #if PQXX_VERSION_MAJOR < 7
   } catch (const pqxx::transaction_rollback& e) {
     return SqlError(StateOf(e), e.what());
@@ -196,8 +168,13 @@ absl::StatusOr<Result> Connection::ExecutePrepared(const Statement& statement,
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOptions& options) {
   std::unique_ptr<Impl> impl;
+  const auto address = ConnectionString(options);
+  if (!address.ok()) {
+    return SqlError(kConnectionLost, fmt::format("can't connect to Postgres: its password file: {}",
+                                                 MessageOf(address.status())));
+  }
   try {
-    impl = std::make_unique<Impl>(ConnectionString(options));
+    impl = std::make_unique<Impl>(*address);
 #if PQXX_VERSION_MAJOR >= 7
     impl->connection.set_verbosity(pqxx::error_verbosity::terse);
 #else
@@ -213,7 +190,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
     const std::string line = absl::StrReplaceAll(std::string(Trim(e.what())), {{"\n", " "}});
     // libpq names host, user and database; of an address that it can't read it quotes any part.
     return SqlError(kConnectionLost,
-                    fmt::format("can't connect to Postgres: {}", ScrubPassword(line, options.url)));
+                    fmt::format("can't connect to Postgres: {}", ScrubPassword(line, *address)));
   }
   if (options.statement_timeout > Millis(0)) {
     impl->deadline = std::make_unique<StatementDeadline>(impl->connection.sock(),

@@ -270,6 +270,16 @@ TEST(ConnectionOpen, SaysWhereItCouldNotConnect) {
   EXPECT_EQ(MessageOf(opened.status()).find("hidden"), std::string_view::npos);
 }
 
+// It is somebody's own text, which may hold anything, and would be kept in dead letters and logs.
+TEST_F(ConnectionTest, DoesNotRepeatWhatATriggerRaises) {
+  const absl::Status failed =
+      connection_->Execute("DO $$ BEGIN RAISE EXCEPTION 'secret of %', 'ann'; END $$").status();
+  EXPECT_EQ(SqlState(failed), "P0001");
+  EXPECT_EQ(MessageOf(failed).find("secret"), std::string_view::npos) << failed;
+  EXPECT_EQ(MessageOf(failed).find("ann"), std::string_view::npos) << failed;
+  EXPECT_NE(MessageOf(failed).find("server's log"), std::string_view::npos) << failed;
+}
+
 TEST_F(ConnectionTest, KnowsEveryErrorByItsSqlState) {
   for (const char* state : {"42501", "40001", "40P01", "40003", "53100", "53200", "53300", "57014",
                             "22012", "42P01", "42703", "08P01", "P0002"}) {

@@ -33,22 +33,34 @@ absl::Status PubsubOptions::Validate() const {
         "127.0.0.1:8085",
         transport.emulator_host);
   }
-  return CheckEmulator(*this, std::getenv("GOOGLE_APPLICATION_CREDENTIALS"));
+  return CheckEmulator(*this, FindCredentials([](const char* name) { return std::getenv(name); }));
 }
 
-absl::Status CheckEmulator(const PubsubOptions& options, const char* credentials) {
+std::string FindCredentials(const Env& env, const std::string& product) {
+  // Kubernetes alone is none: clusters of tests have emulators. A developer's own login is none
+  // either: a laptop may have both.
+  for (const char* const name :
+       {"GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "GCE_METADATA_ROOT",
+        "GCE_METADATA_IP", "K_SERVICE", "CLOUD_RUN_JOB"}) {
+    const char* const value = env(name);
+    if (value != nullptr && *value != '\0') return name;
+  }
+  const auto machine = ReadWholeFile(product);
+  return machine.ok() && Trim(*machine).starts_with("Google") ? "a machine of Google Cloud" : "";
+}
+
+absl::Status CheckEmulator(const PubsubOptions& options, const std::string& credentials) {
   const TransportOptions& transport = options.transport;
   if (transport.emulator_host.empty() || options.force_emulator) return absl::OkStatus();
   std::string other;
-  if (credentials != nullptr && *credentials != '\0') {
-    other = "credentials for Cloud Pub/Sub (GOOGLE_APPLICATION_CREDENTIALS)";
+  if (!credentials.empty()) {
+    other = fmt::format("credentials for Cloud Pub/Sub ({})", credentials);
   } else if (!transport.endpoint.empty()) {
     other = "the endpoint " + transport.endpoint;
   }
   if (other.empty()) return absl::OkStatus();
   return InvalidArgument(
-      "an emulator is named (pubsub.emulator_host or PUBSUB_EMULATOR_HOST: {}) and so are {}; "
-      "events "
+      "an emulator is named (pubsub.emulator_host or PUBSUB_EMULATOR_HOST: {}) beside {}; events "
       "could go where nobody expects them: take one of the two away, or set pubsub.force_emulator",
       transport.emulator_host, other);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "platform/config/config.h"
@@ -16,9 +17,17 @@ struct PubsubOptions {
   absl::Status Validate() const;
 };
 
+// What gives this process credentials for the service, in words; empty = nothing that is known of.
+// Nothing is asked over a network: a metadata server (GCE, GKE with Workload Identity, Cloud Run)
+// is known by the environment, and by `product`, the file in which firmware says whose machine it
+// is.
+using Env = std::function<const char*(const char* name)>;
+std::string FindCredentials(const Env& env,
+                            const std::string& product = "/sys/class/dmi/id/product_name");
+
 // A machine that holds credentials for the service is not one to talk to an emulator by an
-// oversight. `credentials` is what GOOGLE_APPLICATION_CREDENTIALS says, or null.
-absl::Status CheckEmulator(const PubsubOptions& options, const char* credentials);
+// oversight. `credentials`: as FindCredentials says.
+absl::Status CheckEmulator(const PubsubOptions& options, const std::string& credentials);
 
 // The keys of the section `pubsub`.
 void Bind(ConfigSection& config, PubsubOptions& options);

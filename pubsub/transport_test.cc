@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <map>
 
 #include "platform/status.h"
 #include "pubsub/config.h"
@@ -52,6 +54,7 @@ TEST(Transport, RefusesGoogleCloudCppInABuildWithoutIt) {
 
 TEST(PubsubConfig, WantsAnEmulatorAsHostAndPort) {
   PubsubOptions options;
+  options.force_emulator = true;  // whatever machine this is
   for (const char* good : {"", "127.0.0.1:8085", "[::1]:8085", "pubsub.test:65535"}) {
     options.transport.emulator_host = good;
     EXPECT_TRUE(options.Validate().ok()) << good;
@@ -68,19 +71,41 @@ TEST(PubsubConfig, WantsAnEmulatorAsHostAndPort) {
 TEST(PubsubConfig, RefusesAnEmulatorWhereCredentialsOfTheServiceAreConfigured) {
   PubsubOptions options;
   options.transport = OnAnEmulator(TransportKind::kGrpc);
-  EXPECT_TRUE(CheckEmulator(options, nullptr).ok());
   EXPECT_TRUE(CheckEmulator(options, "").ok());
-  const absl::Status refused = CheckEmulator(options, "/etc/key.json");
+  const absl::Status refused = CheckEmulator(options, "GCE_METADATA_HOST");
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(MessageOf(refused).find("127.0.0.1:1"), std::string_view::npos) << refused;
   EXPECT_NE(MessageOf(refused).find("force_emulator"), std::string_view::npos) << refused;
-  EXPECT_EQ(MessageOf(refused).find("key.json"), std::string_view::npos) << refused;
+  EXPECT_NE(MessageOf(refused).find("GCE_METADATA_HOST"), std::string_view::npos) << refused;
   options.transport.endpoint = "europe-west1-pubsub.googleapis.com:443";
-  EXPECT_FALSE(CheckEmulator(options, nullptr).ok()) << "it names the service as well";
+  EXPECT_FALSE(CheckEmulator(options, "").ok()) << "it names the service as well";
   options.force_emulator = true;
-  EXPECT_TRUE(CheckEmulator(options, "/etc/key.json").ok());
+  EXPECT_TRUE(CheckEmulator(options, "GCE_METADATA_HOST").ok());
   options = {};
-  EXPECT_TRUE(CheckEmulator(options, "/etc/key.json").ok()) << "no emulator at all";
+  EXPECT_TRUE(CheckEmulator(options, "GCE_METADATA_HOST").ok()) << "no emulator at all";
+}
+
+// Workload Identity and Cloud Run have no file of credentials: a server hands them out.
+TEST(PubsubConfig, KnowsWhereAMetadataServerGivesCredentials) {
+  const std::string product = ::testing::TempDir() + "lockstep_product_name";
+  const auto machine = [&](const char* name) { std::ofstream(product) << name << "\n"; };
+  const auto with = [](const std::map<std::string, const char*>& set) -> Env {
+    return [set](const char* name) {
+      const auto found = set.find(name);
+      return found == set.end() ? nullptr : found->second;
+    };
+  };
+  machine("Standard PC (Q35 + ICH9, 2009)");
+  EXPECT_EQ(FindCredentials(with({}), product), "");
+  EXPECT_EQ(FindCredentials(with({}), product + ".none"), "");
+  EXPECT_EQ(
+      FindCredentials(with({{"KUBERNETES_SERVICE_HOST", "10.0.0.1"}, {"K_SERVICE", ""}}), product),
+      "");
+  for (const char* name : {"GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "K_SERVICE"}) {
+    EXPECT_EQ(FindCredentials(with({{name, "/etc/key.json"}}), product), name);
+  }
+  machine("Google Compute Engine");
+  EXPECT_EQ(FindCredentials(with({}), product), "a machine of Google Cloud");
 }
 
 }  // namespace

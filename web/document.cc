@@ -76,7 +76,12 @@ Daemon::Daemon(std::string role, std::string instance, RunningConfig config,
     : role_(std::move(role)),
       instance_(std::move(instance)),
       ready_(GaugeOf(metrics, "lockstep_ready", "1 while /readyz says yes", {{"role", role_}})),
-      config_(std::move(config)) {}
+      config_(std::move(config)) {
+  GaugeOf(
+      metrics, "lockstep_build_info", "1; what this build is, in its labels",
+      {{"role", role_}, {"version", kVersion}, {"commit", kCommit}, {"transports", kTransports}})
+      .Set(1);
+}
 
 void Daemon::SetConfig(const RunningConfig& config) {
   const std::scoped_lock lock(mu_);
@@ -89,6 +94,7 @@ json Daemon::Head(const std::vector<std::string>& reasons, const DatabaseReading
   const std::scoped_lock lock(mu_);
   return {{"role", role_},
           {"version", kVersion},
+          {"commit", kCommit},
           {"instance", instance_},
           {"started_at", FormatTimestamp(started_at_)},
           {"ready", reasons.empty()},

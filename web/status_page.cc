@@ -6,6 +6,7 @@
 
 #include "page_files.h"
 #include "platform/duration.h"
+#include "platform/log/masking.h"
 #include "web/api_views.h"
 #include "web/attention.h"
 
@@ -18,6 +19,22 @@ std::string ContentType(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
   return "text/javascript; charset=utf-8";
+}
+
+// In every part but the configuration, whose `key`s are its own.
+void Mask(json& part) {
+  if (part.is_array()) {
+    for (json& item : part) Mask(item);
+  }
+  if (!part.is_object()) return;
+  for (const auto& [name, value] : part.items()) {
+    if (name == "config") continue;
+    if (value.is_string() && !value.empty() && TellsAKey(name)) {
+      value = kMasked;
+    } else {
+      Mask(value);
+    }
+  }
 }
 
 std::string Text(const json& document) {
@@ -63,6 +80,7 @@ void StatusPage::Refresh() {
   auto answers = std::make_shared<Answers>();
   json& document = answers->document;
   document = snapshot_();
+  if (KeysAreMasked()) Mask(document);
   document["now"] = FormatTimestamp(Clock::System().Now());
   document["attention"] = Attention(document);
   answers->texts = {{"/api/status", Text(document)},

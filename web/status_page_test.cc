@@ -9,6 +9,8 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
+#include "platform/log/masking.h"
+
 namespace lockstep::web {
 namespace {
 
@@ -24,7 +26,7 @@ std::string Get(int port, const std::string& path) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
   EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
   std::string answer;
   char buffer[4096];
@@ -66,6 +68,46 @@ TEST_F(StatusPageTest, ServesThePageFromTheBinary) {
     EXPECT_THAT(text, Not(HasSubstr("http://"))) << asset;
     EXPECT_THAT(text, Not(HasSubstr("https://"))) << asset;
   }
+}
+
+// On the page and in every part of the API, and in the notes that are made of them.
+TEST(StatusPage, MasksWhoseEventsTheyAre) {
+  MaskKeys(true);
+  HttpServer http{HttpOptions{}};
+  StatusPage page(http, [] {
+    return json{
+        {"config", {{{"key", "relay.shards"}, {"value", "1"}}}},
+        {"groups",
+         {{{"name", "feed"},
+           {"parked_keys",
+            {{{"key", "video@acme/ann"}, {"why", "ann"}, {"events", 2}, {"dead_letter", 1}}}},
+           {"dead_letters",
+            {{{"id", 1},
+              {"key", "video@acme/ann"},
+              {"ordering_key", "ann"},
+              {"reason", "ann"},
+              {"code", "EVENT.MAPPING_FAILED"}}}}}}},
+        {"outboxes",
+         {{{"table", "shop.outbox"},
+           {"dead", 1},
+           {"dead_rows",
+            {{{"sequence", 3},
+              {"aggregate_id", "ann"},
+              {"tenant_id", "acme"},
+              {"reason", "ann"}}}}}}}};
+  });
+  ASSERT_TRUE(http.Start().ok());
+  page.Refresh();
+  for (const char* path : {"/api/status", "/api/dead-letters", "/api/lag"}) {
+    const std::string answer = Get(http.port(), path);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+    EXPECT_THAT(answer, Not(HasSubstr("ann"))) << path;
+    EXPECT_THAT(answer, Not(HasSubstr("acme"))) << path;
+  }
+  EXPECT_THAT(Get(http.port(), "/api/status"), HasSubstr("relay.shards"));
+  EXPECT_THAT(Get(http.port(), "/api/dead-letters"), HasSubstr("EVENT.MAPPING_FAILED"));
+  http.Stop();
+  MaskKeys(false);
 }
 
 TEST_F(StatusPageTest, AnswersFromTheLastRoundAndAsksNobodyMeanwhile) {

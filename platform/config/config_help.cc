@@ -88,7 +88,7 @@ std::optional<int> CommandLine::Parse(int argc, char** argv, std::vector<ConfigK
       return 0;
     }
     if (arg == "--version") {
-      fmt::print("{} {}\n", program, kVersion);
+      fmt::print("{} {}\n", program, BuildText());
       return 0;
     }
     if (arg == "--print-config") {

@@ -1,16 +1,65 @@
 #include "platform/config/database_address.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <regex>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "platform/config/config.h"
+#include "platform/status.h"
+#include "platform/text.h"
 
 namespace lockstep {
 namespace {
 
-bool IsPassword(std::string_view key) { return key.ends_with("password"); }
+constexpr std::string_view kFileKey = "password_file";
+
+bool IsPassword(std::string_view key) { return key.ends_with("password") || key == kFileKey; }
+
+bool IsUri(std::string_view address) {
+  return address.starts_with("postgres://") || address.starts_with("postgresql://");
+}
+
+// For the query of a URI, and for a value in quotes: a group's name may hold anything.
+std::string PercentEncoded(std::string_view value) {
+  std::string encoded;
+  for (const char c : value) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+std::string PercentDecoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    const bool encoded = text[i] == '%' && i + 2 < text.size() &&
+                         std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    decoded += encoded ? static_cast<char>(byte) : text[i];
+    if (encoded) i += 2;
+  }
+  return decoded;
+}
+std::string Escaped(std::string_view value) {
+  return absl::StrReplaceAll(std::string(value), {{"'", "\\'"}, {"\\", "\\\\"}});
+}
+
+// Of a connection string: the host behind `host=`, or between user and port of an address.
+std::string HostOf(const std::string& address) {
+  static const std::regex kHost(
+      R"(^postgres(?:ql)?://(?:[^/?]*@)?(\[[^\]]*\]|[^:/?]*)|(?:^| )host=([^ ]*))");
+  std::smatch found;
+  return std::regex_search(address, found, kHost) ? found.str(1) + found.str(2) : "";
+}
 
 // What to do with passwords, and where they are noted.
 struct Passwords {
@@ -143,6 +192,76 @@ std::string MaskPassword(std::string_view address) {
 std::string WithoutPassword(std::string_view address) {
   Passwords passwords{.mask = false};
   return Show(address, passwords);
+}
+
+void AddParameter(std::string& address, std::string_view key, std::string_view value) {
+  if (address.find(fmt::format("{}=", key)) != std::string::npos) return;
+  if (!IsUri(address)) {
+    address += fmt::format(" {}='{}'", key, Escaped(value));
+    return;
+  }
+  // A password may hold a ?, which libpq allows: the query begins behind the @.
+  const size_t host = address.find_first_of("@/", address.find("://") + 3);
+  const bool behind_user = host != std::string::npos && address[host] == '@';
+  const bool first = address.find('?', behind_user ? host : 0) == std::string::npos;
+  address += fmt::format("{}{}={}", first ? '?' : '&', key, PercentEncoded(value));
+}
+
+std::string WithPasswordFile(std::string_view address, std::string_view file) {
+  std::string with(address);
+  AddParameter(with, kFileKey, PercentEncoded(file));  // a value without quotes and blanks
+  return with;
+}
+
+absl::StatusOr<std::string> ReadPasswordFile(std::string_view address) {
+  // WithPasswordFile has put it last.
+  const size_t at = address.rfind(fmt::format("{}=", kFileKey));
+  if (at == std::string_view::npos) return std::string(address);
+  std::string_view value = address.substr(at + kFileKey.size() + 1);
+  std::string file = PercentDecoded(value);
+  if (IsUri(address)) {
+    file = PercentDecoded(file);
+  } else {
+    file = file.substr(1, file.size() - 2);  // the quotes
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
+  std::string with(address.substr(0, at - 1));  // with the separator before it
+  // A file ends with a newline that is not the password's.
+  AddParameter(with, "password", text.substr(0, text.find_last_not_of("\r\n") + 1));
+  return with;
+}
+
+bool IsLocalDatabase(const std::string& address) {
+  static const std::regex kLocal(R"(|localhost|::1|\[::1\]|127\..*|/.*|%2[Ff].*)");
+  return std::regex_match(HostOf(address), kLocal);
+}
+
+std::string UncheckedServer(const std::string& address) {
+  if (IsLocalDatabase(address)) return "";
+  static const std::regex kMode("[?& ]sslmode=([a-z-]+)");
+  std::smatch found;
+  const char* const env = std::getenv("PGSSLMODE");
+  const std::string mode = std::regex_search(address, found, kMode) ? found.str(1)
+                           : env != nullptr                         ? env
+                                                                    : "prefer";
+  if (mode == "verify-full") return "";
+  return fmt::format(
+      "the database is on another machine and sslmode is {}: another server could take its place, "
+      "or somebody read along; use sslmode=verify-full with sslrootcert",
+      mode);
+}
+
+void BindDatabase(ConfigSection& config, std::string* address, std::string_view help) {
+  std::string file;
+  config.Secret("database", address, help);
+  config.Key("database_password_file", &file,
+             "a file that has the password, read for each connection; in place of one in the "
+             "address");
+  if (file.empty()) return;
+  if (std::filesystem::path(file).is_relative()) {
+    file = (std::filesystem::path(config.Directory()) / file).string();
+  }
+  *address = WithPasswordFile(*address, file);
 }
 
 std::string ScrubPassword(std::string_view text, std::string_view address) {

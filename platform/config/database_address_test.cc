@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,6 +76,43 @@ TEST(DatabaseAddress, HidesPasswordsFromTheProcessList) {
   EXPECT_STREQ(argv[3], "--database=host=h password=*** user=u");
   EXPECT_STREQ(argv[4], "--once");
   EXPECT_STREQ(argv[5], "postgresql://u:***@h");  // no longer than it was
+}
+
+// The file may change while the process runs: it is read for each connection.
+TEST(DatabaseAddress, TakesThePasswordFromAFile) {
+  const std::string file = ::testing::TempDir() + "lockstep 'password' %41&=.txt";
+  for (const std::string address :
+       {"postgresql://u@h/d", "postgresql://u@h/d?sslmode=require", "host=h user=u"}) {
+    std::ofstream(file) << "p/w'?@&\\ %41\n";
+    const std::string with = WithPasswordFile(address, file);
+    EXPECT_EQ(WithoutPassword(with), address) << "nobody need see where it is";
+    const auto read = ReadPasswordFile(with);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, address + (address.starts_with("host=") ? " password='p/w\\'?@&\\\\ %41'"
+                                : address.ends_with("require")
+                                    ? "&password=p%2Fw%27%3F%40%26%5C%20%2541"
+                                    : "?password=p%2Fw%27%3F%40%26%5C%20%2541"));
+    EXPECT_EQ(MaskPassword(*read).find("p%2Fw"), std::string::npos);
+    std::ofstream(file) << "new";
+    EXPECT_NE(ReadPasswordFile(with)->find("new"), std::string::npos);
+    EXPECT_FALSE(ReadPasswordFile(WithPasswordFile(address, file + ".none")).ok());
+    EXPECT_EQ(*ReadPasswordFile(address), address);
+  }
+}
+
+TEST(DatabaseAddress, TellsWhereAnotherServerCouldAnswer) {
+  unsetenv("PGSSLMODE");
+  for (const char* fine :
+       {"", "postgresql:///d", "postgresql://u@localhost/d", "postgresql://127.0.0.1:5432/d",
+        "postgresql://[::1]/d", "host=/var/run user=u", "postgresql://%2Fvar%2Frun/d",
+        "postgresql://u@db/d?sslmode=verify-full&sslrootcert=ca.crt",
+        "host=db sslmode=verify-full"}) {
+    EXPECT_EQ(UncheckedServer(fine), "") << fine;
+  }
+  for (const char* open : {"postgresql://u@db/d", "postgresql://u@db/d?sslmode=require",
+                           "host=db sslmode=verify-ca", "postgresql://10.0.0.7/d"}) {
+    EXPECT_NE(UncheckedServer(open).find("verify-full"), std::string::npos) << open;
+  }
 }
 
 }  // namespace

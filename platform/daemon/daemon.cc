@@ -8,6 +8,7 @@
 
 #include "platform/daemon/signals.h"
 #include "platform/mutex_checks.h"
+#include "platform/printable.h"
 #include "platform/status.h"
 
 namespace lockstep {
@@ -68,7 +69,8 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
   if (!about.once.empty()) line.switches["--once"] = {&beginning.once, about.once};
   if (const auto code = line.Parse(argc, argv, &beginning.config.keys)) return *code;
   const auto complain = [&](const absl::Status& status) {
-    if (!status.ok()) fmt::print(stderr, "{}: {}\n", about.program, MessageOf(status));
+    if (!status.ok())
+      fmt::print(stderr, "{}: {}\n", about.program, Printable(MessageOf(status), true));
     return !status.ok();
   };
   if (complain(daemon.Validate())) return about.invalid;

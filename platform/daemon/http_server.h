@@ -3,18 +3,17 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "platform/clock.h"
 #include "platform/daemon/service.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
-
-struct mg_connection;
-struct mg_context;
-struct mg_request_info;
 
 namespace lockstep {
 
@@ -22,13 +21,16 @@ class ConfigSection;
 
 struct HttpOptions {
   bool enabled = true;
-  std::string address = "127.0.0.1";
-  int port = 0;  // 0 = a free one
+  std::string address = "127.0.0.1";  // IPv4, IPv6 (:: takes both) or a name
+  int port = 0;                       // 0 = a free one
+  std::vector<std::string> hosts;     // names that clients may call it by, besides addresses
 
   // Not in the configuration: what a slow or greedy client can take.
   Millis request_timeout{3'000};  // for a request to arrive, and for its answer to be taken
-  int threads = 16;               // requests at a time; others wait
-  int max_head = 16'384;          // bytes of a request's head
+  size_t max_head = 16'384;       // bytes of a request's head
+  size_t connections = 256;       // beyond these the oldest is ended,
+  size_t per_peer = 32;           // and beyond these the oldest of the same address
+  size_t max_unsent = 64 << 20;   // bytes of answers that are not taken yet
 };
 void Bind(ConfigSection& config, HttpOptions& options);
 
@@ -43,18 +45,24 @@ struct HttpRequest {
   std::map<std::string, std::string> query;
 };
 
-// The small read-only endpoint of a daemon: GET and HEAD, nothing else. Handlers run on the
-// server's threads and must be quick: what they show is kept ready by others. Clients that send
-// their request or take their answer slowly are cut off.
+// The small read-only endpoint of a daemon: GET and HEAD, nothing else. One thread of its own
+// serves every connection as far as bytes come and go, and never waits for one: requests that are
+// half sent and answers that are not taken keep nobody else from an answer. They are cut off after
+// a while, or when their place is needed. Handlers run on that thread and must be quick: what they
+// show is kept ready by others.
 class HttpServer final : public Service {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
+  // Whose name for this endpoint (the Host header) is taken: a probe's may be any.
+  enum class Hosts { kServed, kAny };
 
-  explicit HttpServer(HttpOptions options) : options_(std::move(options)) {}
-  ~HttpServer() override { Stop(); }
+  explicit HttpServer(HttpOptions options);
+  ~HttpServer() override;
 
   // REQUIRES: before Start.
-  void Handle(const std::string& path, Handler handler) { handlers_[path] = std::move(handler); }
+  void Handle(const std::string& path, Handler handler, Hosts hosts = Hosts::kServed) {
+    handlers_[path] = {std::move(handler), hosts};
+  }
 
   // A port that is taken is a status that says so.
   absl::Status Start() override;
@@ -68,21 +76,23 @@ class HttpServer final : public Service {
   std::string url() const;
 
  private:
-  HttpResponse Answer(const mg_request_info& info) const;
-  static int OnRequest(mg_connection* connection, void* self);
+  class Loop;
+
+  HttpResponse Answer(const std::string& head, bool* with_body);
 
   HttpOptions options_;
-  std::map<std::string, Handler> handlers_;
+  std::map<std::string, std::pair<Handler, Hosts>> handlers_;
   std::mutex life_mu_;  // Start against Stop; held while stopping
   bool started_ = false;
-  mg_context* context_ = nullptr;
   int port_ = 0;
   std::atomic<SteadyTime> last_request_{SteadyTime{}};
+  std::unique_ptr<Loop> loop_;
+  ServiceThread thread_;  // last: it uses the rest
 };
 
 // Adds to the endpoint of a daemon what every one has, and starts it unless it is not enabled:
-// /healthz (the process lives), /readyz as `ready` answers it, and the metrics at `metrics_path`
-// (empty = not). The status page is web::StatusPage's to add, before.
+// /healthz (the process lives), /readyz as `ready` answers it (both whatever the Host), and the
+// metrics at `metrics_path` (empty = not). The status page is web::StatusPage's to add, before.
 absl::Status ServePages(HttpServer& http, HttpServer::Handler ready, const MetricsRegistry& metrics,
                         const std::string& metrics_path);
 

@@ -17,6 +17,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -49,20 +50,20 @@ class HttpServerTest : public ::testing::Test {
 
 TEST_F(HttpServerTest, AnswersWhatIsHandled) {
   const std::string answer =
-      Ask(server_.port(), "GET /hello?name=a%20b HTTP/1.1\r\nHost: x\r\n\r\n");
+      Ask(server_.port(), "GET /hello?name=a%20b HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(answer, HasSubstr("\r\n\r\nhello a b"));
 }
 
 TEST_F(HttpServerTest, RefusesTheRest) {
-  EXPECT_THAT(Ask(server_.port(), "GET /other HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_THAT(Ask(server_.port(), "GET /other HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               StartsWith("HTTP/1.1 404"));
-  EXPECT_THAT(Ask(server_.port(), "POST /hello HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_THAT(Ask(server_.port(), "POST /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               StartsWith("HTTP/1.1 405"));
 }
 
 TEST_F(HttpServerTest, TurnsAThrowingHandlerIntoAnAnswer) {
-  const std::string answer = Ask(server_.port(), "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string answer = Ask(server_.port(), "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 500"));
   EXPECT_THAT(answer, ::testing::Not(HasSubstr("map::at"))) << "what was wrong is for the log";
 }
@@ -70,13 +71,18 @@ TEST_F(HttpServerTest, TurnsAThrowingHandlerIntoAnAnswer) {
 // A connection that a test holds open. Reads and writes wait for ten seconds at most.
 class Client {
  public:
-  explicit Client(int port, const char* host = "127.0.0.1") : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(int port, const char* host = "127.0.0.1", const char* from = nullptr)
+      : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval patience{.tv_sec = 10, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = inet_addr(host);
+    if (from != nullptr) {
+      sockaddr_in own{.sin_family = AF_INET, .sin_addr = {.s_addr = inet_addr(from)}};
+      EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+    }
     connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
   }
   ~Client() { close(fd_); }
@@ -103,7 +109,7 @@ class Client {
   bool connected_ = false;
 };
 
-constexpr char kHello[] = "GET /hello?name=you HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr char kHello[] = "GET /hello?name=you HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 class SlowClientsTest : public ::testing::Test {
  protected:
@@ -120,15 +126,125 @@ class SlowClientsTest : public ::testing::Test {
     return client.ReadToEnd().value_or("no answer");
   }
 
-  HttpServer server_{HttpOptions{.request_timeout = Millis(300), .threads = 2}};
+  HttpServer server_{HttpOptions{.request_timeout = Millis(300)}};
 };
+
+// More than it takes: probes are answered all the same, and at once, not after others were cut off.
+TEST_F(HttpServerTest, HalfSentRequestsKeepNobodyFromAnAnswer) {
+  HttpServer server(HttpOptions{.request_timeout = Millis(600'000)});
+  server.Handle("/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok"}; });
+  ASSERT_TRUE(server.Start().ok());
+  std::vector<std::unique_ptr<Client>> half;
+  for (int i = 0; i < 300; ++i) {
+    const std::string from = i % 10 == 0 ? "127.0.0.1" : "127.0.0." + std::to_string(i % 200 + 2);
+    half.push_back(std::make_unique<Client>(server.port(), "127.0.0.1", from.c_str()));
+    ASSERT_TRUE(half.back()->connected());
+    half.back()->Send("GET /healthz HTTP/1.1\r\nHost: local");
+    if (i % 50 != 48) continue;
+    Client probe(server.port());
+    probe.Send("GET /healthz HTTP/1.1\r\n\r\n");
+    ASSERT_THAT(probe.ReadToEnd().value_or("no answer"), StartsWith("HTTP/1.1 200")) << i;
+  }
+}
+
+TEST_F(HttpServerTest, OnePeerTakesThePlacesOfItsOwnOnly) {
+  HttpServer server(HttpOptions{.request_timeout = Millis(600'000), .per_peer = 4});
+  server.Handle("/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok"}; });
+  ASSERT_TRUE(server.Start().ok());
+  Client early(server.port(), "127.0.0.1", "127.0.0.2");
+  early.Send("GET /healthz HTTP/1.1\r\n");
+  std::vector<std::unique_ptr<Client>> greedy;
+  for (int i = 0; i < 5; ++i) {
+    greedy.push_back(std::make_unique<Client>(server.port()));
+    greedy.back()->Send("GET /healthz HTTP/1.1\r\n");
+  }
+  EXPECT_EQ(greedy[0]->ReadToEnd(), "") << "its oldest has made room";
+  early.Send("\r\n");
+  EXPECT_THAT(early.ReadToEnd().value_or("no answer"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(SlowClientsTest, AnswersThatNobodyTakesDoNotFillTheMemory) {
+  HttpServer server(HttpOptions{.request_timeout = Millis(600'000), .max_unsent = 40 << 20});
+  server.Handle("/large", [](const HttpRequest&) {
+    return HttpResponse{.body = std::string(16 << 20, 'x')};
+  });
+  ASSERT_TRUE(server.Start().ok());
+  std::vector<std::unique_ptr<Client>> lazy;
+  for (int i = 0; i < 5; ++i) {
+    lazy.push_back(std::make_unique<Client>(server.port()));
+    lazy.back()->Send("GET /large HTTP/1.1\r\n\r\n");
+  }
+  Ask(server.port(), "GET /other HTTP/1.1\r\n\r\n");  // a round later
+  EXPECT_LT(lazy[0]->ReadToEnd().value_or("").size(), 16u << 20) << "the oldest was given up";
+  EXPECT_GT(lazy[4]->ReadToEnd().value_or("").size(), 16u << 20);
+}
+
+// DNS rebinding: a page of somebody else, whose name was turned to our address, must not read ours.
+TEST_F(HttpServerTest, IsServedUnderNamesOfItsOwn) {
+  HttpServer server(HttpOptions{.hosts = {"status.example.com"}});
+  server.Handle("/api", [](const HttpRequest&) { return HttpResponse{.body = "secret"}; });
+  server.Handle(
+      "/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok"}; },
+      HttpServer::Hosts::kAny);
+  ASSERT_TRUE(server.Start().ok());
+  const auto ask = [&](const std::string& path, const std::string& host) {
+    return Ask(server.port(), "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  for (const char* host : {"127.0.0.1:9101", "10.1.2.3", "[::1]:80", "localhost:9101", "LOCALHOST",
+                           "status.example.com:80", "Status.Example.com."}) {
+    EXPECT_THAT(ask("/api", host), StartsWith("HTTP/1.1 200")) << host;
+  }
+  for (const char* host : {"evil.example", "127.0.0.1.evil.example", "localhost.evil.example:9101",
+                           "evil.example:127.0.0.1", "[evil.example]", "0x7f000001"}) {
+    EXPECT_THAT(ask("/api", host), AllOf(StartsWith("HTTP/1.1 421"), HasSubstr("http.hosts")))
+        << host;
+    EXPECT_THAT(ask("/healthz", host), StartsWith("HTTP/1.1 200")) << host << ": a probe";
+    EXPECT_THAT(ask("/nothing", host), StartsWith("HTTP/1.1 421")) << host;
+  }
+  EXPECT_THAT(
+      Ask(server.port(), "GET /api HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n\r\n"),
+      StartsWith("HTTP/1.1 400"));
+}
+
+TEST_F(HttpServerTest, ServesIpv6) {
+  HttpServer server(HttpOptions{.address = "::1"});
+  if (const absl::Status started = server.Start(); !started.ok()) {
+    GTEST_SKIP() << "this machine has no IPv6: " << started;
+  }
+  EXPECT_THAT(server.url(), StartsWith("http://[::1]:"));
+  const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(static_cast<uint16_t>(server.port()));
+  address.sin6_addr = in6addr_loopback;
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  close(fd);
+  HttpServer both(HttpOptions{.address = "::"});
+  ASSERT_TRUE(both.Start().ok());
+  EXPECT_TRUE(Client(both.port()).connected()) << "IPv4 too";
+  HttpServer bracketed(HttpOptions{.address = "[::1]"});
+  ASSERT_TRUE(bracketed.Start().ok());
+  EXPECT_THAT(bracketed.url(), StartsWith("http://[::1]:"));
+}
+
+TEST_F(HttpServerTest, TellsNonsenseFromRequests) {
+  for (const char* text : {"\r\n\r\n", "hello\r\n\r\n", "GET /hello\r\n\r\n",
+                           "GET /a b HTTP/1.1\r\n\r\n", "GET /hello SMTP/1.1\r\n\r\n"}) {
+    EXPECT_THAT(Ask(server_.port(), text), StartsWith("HTTP/1.1 400")) << text;
+  }
+  EXPECT_THAT(Ask(server_.port(), "GET /hello?name=%4&a=%zz&b=%41+ HTTP/1.0\r\n\r\n"),
+              HasSubstr("\r\n\r\nhello %4"));
+  const std::string head = Ask(server_.port(), "HEAD /hello?name=x HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(head, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Length: 7\r\n"),
+                          ::testing::Not(HasSubstr("hello"))));
+}
 
 // Slowloris: requests that never come to an end, from more clients than there are threads.
 TEST_F(SlowClientsTest, RequestsThatTrickleInAreCutOffAndOthersAreAnswered) {
   std::vector<std::unique_ptr<Client>> slow;
   for (int i = 0; i < 6; ++i) {
     slow.push_back(std::make_unique<Client>(server_.port()));
-    ASSERT_TRUE(slow.back()->Send("GET /hello HTTP/1.1\r\nHost: x\r\nX-Slow: "));
+    ASSERT_TRUE(slow.back()->Send("GET /hello HTTP/1.1\r\nHost: localhost\r\nX-Slow: "));
   }
   EXPECT_THAT(Answer(), StartsWith("HTTP/1.1 200"));
   // A byte now and then does not buy more time: each is ended by the server.
@@ -147,7 +263,7 @@ TEST_F(SlowClientsTest, AnAnswerThatIsNotTakenHoldsNobodyUp) {
   std::vector<std::unique_ptr<Client>> lazy;
   for (int i = 0; i < 3; ++i) {
     lazy.push_back(std::make_unique<Client>(server_.port()));
-    ASSERT_TRUE(lazy.back()->Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n"));
+    ASSERT_TRUE(lazy.back()->Send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   }
   EXPECT_THAT(Answer(), StartsWith("HTTP/1.1 200"));
 }
@@ -160,10 +276,10 @@ TEST_F(SlowClientsTest, MoreConnectionsThanItTakesDoNotEndIt) {
 }
 
 TEST_F(HttpServerTest, RefusesAHeadThatIsTooLarge) {
-  const std::string answer = Ask(
-      server_.port(),
-      "GET /hello?name=x HTTP/1.1\r\nHost: x\r\nX-Large: " + std::string(20'000, 'x') + "\r\n\r\n");
-  EXPECT_THAT(answer, ::testing::Not(HasSubstr("hello")));
+  const std::string answer =
+      Ask(server_.port(), "GET /hello?name=x HTTP/1.1\r\nHost: localhost\r\nX-Large: " +
+                              std::string(20'000, 'x') + "\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 431"));
   EXPECT_THAT(Ask(server_.port(), kHello), StartsWith("HTTP/1.1 200"));
 }
 

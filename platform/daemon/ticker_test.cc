@@ -32,8 +32,7 @@ TEST(Ticker, HasTheLifeOfAService) {
 }
 
 TEST(HttpServer, HasTheLifeOfAService) {
-  testing::StressService([] { return std::make_unique<HttpServer>(HttpOptions{.threads = 2}); },
-                         nullptr, 3);
+  testing::StressService([] { return std::make_unique<HttpServer>(HttpOptions{}); }, nullptr, 3);
 }
 
 }  // namespace

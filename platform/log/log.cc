@@ -14,6 +14,8 @@
 #include "platform/clock.h"
 #include "platform/config/config.h"
 #include "platform/duration.h"
+#include "platform/log/masking.h"
+#include "platform/printable.h"
 
 namespace lockstep::log {
 namespace {
@@ -36,33 +38,21 @@ void WriteLine(const std::string& line) {
 constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error"};
 std::string_view Name(Level level) { return kLevels[static_cast<size_t>(level)]; }
 
-// What a terminal would act on, and what is no text.
-bool Control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-bool NeedsQuotes(std::string_view value) {
-  return value.empty() || value.find_first_of(" \"=\\") != std::string_view::npos ||
-         std::any_of(value.begin(), value.end(), Control);
+void AppendValue(std::string& line, std::string_view value) {
+  std::string quoted;
+  for (const char c : value) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  quoted = Printable(quoted);
+  const bool plain = !value.empty() && quoted.find_first_of(" \"=\\") == std::string::npos;
+  line += plain ? quoted : '"' + quoted + '"';
 }
 
-void AppendValue(std::string& line, std::string_view value) {
-  if (!NeedsQuotes(value)) {
-    line += value;
-    return;
-  }
-  line += '"';
-  for (const char c : value) {
-    if (c == '\n') {
-      line += "\\n";
-    } else if (c == '\r') {
-      line += "\\r";
-    } else if (Control(c)) {
-      fmt::format_to(std::back_inserter(line), "\\x{:02x}", c);
-    } else {
-      if (c == '"' || c == '\\') line += '\\';
-      line += c;
-    }
-  }
-  line += '"';
+// `key` of a line is one of the configuration.
+std::string_view ValueOf(const Field& field) {
+  const bool masked = KeysAreMasked() && field.key != "key" && TellsAKey(field.key);
+  return masked && !field.value.empty() ? std::string_view(kMasked) : field.value;
 }
 
 std::string Line(Level level, std::string_view message, std::span<const Field> fields) {
@@ -72,7 +62,7 @@ std::string Line(Level level, std::string_view message, std::span<const Field> f
   if (g_json) {
     nlohmann::ordered_json object = {{"ts", now}, {"level", Name(level)}, {"msg", message}};
     for (const Field& field : fields) {
-      if (shown(field)) object[std::string(field.key)] = field.value;
+      if (shown(field)) object[std::string(field.key)] = ValueOf(field);
     }
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
@@ -81,7 +71,7 @@ std::string Line(Level level, std::string_view message, std::span<const Field> f
   for (const Field& field : fields) {
     if (!shown(field)) continue;
     fmt::format_to(std::back_inserter(line), " {}=", field.key);
-    AppendValue(line, field.value);
+    AppendValue(line, ValueOf(field));
   }
   return line;
 }

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "platform/log/masking.h"
+
 namespace lockstep::log {
 namespace {
 
@@ -44,9 +46,20 @@ TEST(Log, LeavesOutAFieldThatHasNoValue) {
 TEST(Log, WritesNoControlCharacters) {
   Configure({});
   ::testing::internal::CaptureStderr();
-  Info("a", {{"group", std::string("b\0c", 3)}, {"reason", "\x1b[2J\n"}});
+  Info("a", {{"group", std::string("b\0c", 3)}, {"reason", "\x1b[2J\n"}, {"key", "\u202e"}});
   const std::string line = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(line.find(R"( group="b\x00c" reason="\x1b[2J\n")"), std::string::npos) << line;
+  EXPECT_NE(line.find(R"( group="b\u0000c" reason="\u001b[2J\n" key="\u202e")"), std::string::npos)
+      << line;
+}
+
+TEST(Log, MasksWhoseEventsTheyAre) {
+  Configure({});
+  MaskKeys(true);
+  ::testing::internal::CaptureStderr();
+  Info("a", {{"ordering_key", "ann"}, IfAny("tenant_id", ""), {"reason", "ann's"}, {"key", "a.b"}});
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  MaskKeys(false);
+  EXPECT_NE(line.find(" ordering_key=*** reason=*** key=a.b\n"), std::string::npos) << line;
 }
 
 int LinesOf(const std::string& text, const std::string& part) {

@@ -56,7 +56,7 @@ void RelayLog::OnRow(const RowEvent& event) {
                {"table", table_},
                {"topic", row.topic},
                {"event_id", row.event_id},
-               {"tenant_id", row.tenant_id && mask_tenant_ ? "***" : tenant},
+               {"tenant_id", tenant},
                {"sequence", row.sequence},
                {"attempts", row.attempts + (spent ? 1 : 0)},
                log::IfAny("trace_id", row.traceparent ? envelope::TraceId(*row.traceparent)

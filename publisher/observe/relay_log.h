@@ -11,8 +11,7 @@ namespace lockstep::publisher {
 // a trace where there is one), and never a payload.
 class RelayLog : public RelayEvents {
  public:
-  RelayLog(std::string table, bool mask_tenant)
-      : table_(std::move(table)), mask_tenant_(mask_tenant) {}
+  explicit RelayLog(std::string table) : table_(std::move(table)) {}
 
   void OnRow(const RowEvent& event) override;
   void OnDatabaseError(const absl::Status& error) override;
@@ -21,7 +20,6 @@ class RelayLog : public RelayEvents {
 
  private:
   const std::string table_;
-  const bool mask_tenant_;
 };
 
 }  // namespace lockstep::publisher

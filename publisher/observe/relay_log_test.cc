@@ -7,6 +7,7 @@
 #include <map>
 
 #include "platform/log/log.h"
+#include "platform/log/masking.h"
 #include "postgres/sql_error.h"
 
 namespace lockstep::publisher {
@@ -39,8 +40,9 @@ std::string Line(const std::function<void()>& write) {
 }
 
 // What each event writes, by the outcome's code.
-std::map<std::string, std::string> Lines(bool mask_tenant) {
-  RelayLog log("shop.outbox", mask_tenant);
+std::map<std::string, std::string> Lines(bool mask_keys) {
+  MaskKeys(mask_keys);
+  RelayLog log("shop.outbox");
   const OutboxRow row = Row();
   const auto line = [&](const RowEvent& event) { return Line([&] { log.OnRow(event); }); };
   return {
@@ -98,7 +100,7 @@ TEST(RelayLog, FailuresNameTheErrorToo) {
 }
 
 TEST(RelayLog, TheDatabasesFaultsAreTimeoutsOrErrors) {
-  RelayLog log("shop.outbox", false);
+  RelayLog log("shop.outbox");
   const auto line = [&](const char* state) {
     return Line([&] { log.OnDatabaseError(postgres::SqlError(state, "it did not work")); });
   };

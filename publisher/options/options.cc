@@ -3,8 +3,10 @@
 #include <set>
 
 #include "platform/config/config.h"
+#include "platform/config/database_address.h"
 #include "platform/daemon/http_server.h"
 #include "platform/log/log.h"
+#include "platform/log/masking.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "publisher/dispatch/topic_style.h"
@@ -91,6 +93,8 @@ void BindCleaner(ConfigSection& config, CleanerOptions& cleaner) {
                "OUTBOX_CLEANER_RETENTION");
   followed.Key("dead_retention", &cleaner.dead_retention,
                "how long dead rows are kept; 0 = for ever", "OUTBOX_CLEANER_DEAD_RETENTION");
+  followed.Key("audit_retention", &cleaner.audit_retention,
+               "how long the audit is kept, 30 days at least; 0 = for ever");
   followed.Key("batch_size", &cleaner.batch_size, "rows per DELETE");
 }
 
@@ -164,7 +168,7 @@ absl::Status PublisherConfig::Validate() const {
 }
 
 void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, log::Options& log) {
-  config.Secret("database", &options.database, "Postgres, as postgresql://user@host/database");
+  BindDatabase(config, &options.database, "Postgres, as postgresql://user@host/database");
   config.Key("instance", &options.instance, "this publisher's name; empty = host:pid");
   config.Section("relay", [&](ConfigSection& relay) { BindRelay(relay, options); });
   config.Section("cleaner", [&](ConfigSection& cleaner) { BindCleaner(cleaner, options.cleaner); });
@@ -192,10 +196,8 @@ void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, lo
     metrics.Key("backlog_interval", &options.metrics.backlog_interval,
                 "how often rows are counted for outbox_pending, outbox_locked and replay_total");
   });
-  config.Section("log", [&](ConfigSection& section) {
-    Bind(section, log);
-    section.Key("mask_tenant", &options.mask_tenant, "write *** in place of tenants");
-  });
+  config.Section("log", [&](ConfigSection& section) { Bind(section, log); });
+  BindMasking(config, &options.mask_keys);
 }
 
 }  // namespace lockstep::publisher

@@ -53,9 +53,10 @@ struct CleanerOptions {
   bool enabled = true;
   std::vector<std::string> tables;  // empty = the relay's
   Millis interval{60'000};
-  Millis retention{168 * 3'600'000LL};  // published rows are kept this long
-  Millis dead_retention{0};             // 0 = dead rows are kept
-  int batch_size = 1'000;               // rows per DELETE
+  Millis retention{168 * 3'600'000LL};         // published rows are kept this long
+  Millis dead_retention{0};                    // 0 = dead rows are kept
+  Millis audit_retention{400LL * 86'400'000};  // of the audit, at least 30 days; 0 = for ever
+  int batch_size = 1'000;                      // rows per DELETE
 };
 
 // A control message per topic, for honest lag at the consumer. Off unless topics are named.
@@ -92,7 +93,7 @@ struct PublisherConfig {
   bool any_topic = false;  // others go to the topic of their name; false = such a row is dead
   TopicStyle topic_style = TopicStyle::kAny;
   MetricsOptions metrics;
-  bool mask_tenant = false;
+  bool mask_keys = false;      // platform/log/masking.h
   Millis ready_grace{30'000};  // readiness outlives a lost database by so long
 
   absl::Status Validate() const;

@@ -114,6 +114,27 @@ UPDATE {outbox} SET available_at = statement_timestamp()
 WHERE published_at IS NULL AND available_at > statement_timestamp() AND available_at < 'infinity'
   AND (locked_at IS NULL OR locked_at > statement_timestamp()))sql";
 
+constexpr char kErase[] = R"sql(
+WITH rows AS (
+  SELECT * FROM {outbox}
+  WHERE aggregate_type = $1 AND aggregate_id = $2 AND tenant_id IS NOT DISTINCT FROM nullif($3, '')
+  FOR UPDATE),
+waiting AS (
+  SELECT count(*) AS n FROM rows WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL),
+erased AS (
+  UPDATE {outbox} t
+  SET payload = '', attributes = '{}', last_error = NULL, content_type = 'application/x-lockstep-erased'
+  FROM rows r, waiting
+  WHERE t.sequence = r.sequence AND waiting.n = 0 AND t.content_type <> 'application/x-lockstep-erased'
+  RETURNING t.sequence, t.event_id),
+audited AS (
+  INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, note)
+  SELECT $4, 'erase', lockstep.outbox_name($6::regclass), sequence, event_id, $5 FROM erased)
+SELECT (SELECT n FROM waiting) AS waiting, (SELECT count(*) FROM erased) AS erased)sql";
+
+constexpr char kDeleteAudits[] =
+    "SELECT lockstep.clean_audit($1::regclass, $2::bigint * interval '1 ms', $3::int)";
+
 constexpr char kReleaseHeld[] = "SELECT lockstep.release_held($1::regclass, $2::boolean)";
 
 const char* Sql(RowState state) {
@@ -238,6 +259,25 @@ absl::StatusOr<int64_t> ChangeRows(postgres::Connection& connection, const Quali
                                    const std::string& actor, const std::string& note) {
   return connection.Number(FillNames(kChange, {{"action", action}}), table.Quoted(),
                            postgres::Array(sequences), actor, note);
+}
+
+absl::StatusOr<int64_t> EraseRows(postgres::Connection& connection, const QualifiedName& table,
+                                  const std::string& type, const std::string& id,
+                                  const std::string& tenant, const std::string& actor,
+                                  const std::string& note) {
+  ASSIGN_OR_RETURN(const Result rows, connection.Execute(About(table, kErase), type, id, tenant,
+                                                         actor, note, table.Quoted()));
+  const int64_t waiting = rows[0].Int("waiting");
+  if (waiting == 0) return rows[0].Int("erased");
+  return FailedPrecondition(
+      "{} rows of this aggregate wait to be published; let the publisher send them, or quarantine "
+      "them, first",
+      waiting);
+}
+
+absl::StatusOr<int64_t> DeleteAudits(postgres::Connection& connection, const QualifiedName& table,
+                                     Millis older_than, int rows) {
+  return connection.Number(kDeleteAudits, table.Quoted(), older_than.count(), rows);
 }
 
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,

@@ -74,6 +74,21 @@ absl::StatusOr<int64_t> ChangeRows(postgres::Connection& connection,
                                    const std::vector<int64_t>& sequences, const std::string& actor,
                                    const std::string& note);
 
+// Takes what one aggregate's events say out of rows that are published, dead or quarantined: the
+// payload, the sender's own attributes, the error's text. Ids and versions stay, so that enqueue
+// knows them; an erased row that is replayed after all is poison for every projection. Audited row
+// by row. FAILED_PRECONDITION, and nothing is changed, while rows of the aggregate wait to be
+// published: consumers would wait for their versions. An empty tenant = none.
+absl::StatusOr<int64_t> EraseRows(postgres::Connection& connection,
+                                  const postgres::QualifiedName& table, const std::string& type,
+                                  const std::string& id, const std::string& tenant,
+                                  const std::string& actor, const std::string& note);
+
+// Audits of one outbox so old, at most so many; never what is younger than 30 days.
+absl::StatusOr<int64_t> DeleteAudits(postgres::Connection& connection,
+                                     const postgres::QualifiedName& table, Millis older_than,
+                                     int rows);
+
 // Old rows are deleted, at most so many at a time. Answers how many.
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
                                         const postgres::QualifiedName& table, Millis older_than,

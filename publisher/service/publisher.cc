@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "platform/config/config.h"
+#include "platform/config/database_address.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/host_name.h"
 #include "platform/log/log.h"
+#include "platform/log/masking.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -57,7 +59,7 @@ std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
 struct PublisherService::Table final : RelayEvents {
   Table(const RelayOptions& options, const PublisherConfig& config, Dispatcher& dispatcher,
         MetricsRegistry& registry)
-      : log(options.table, config.mask_tenant),
+      : log(options.table),
         metrics(registry, options.table, TopicLabels(config.topics)),
         status(TopicLabels(config.topics)),
         relay(options,
@@ -170,6 +172,10 @@ absl::Status PublisherService::Check() const {
 }
 
 absl::Status PublisherService::Start() {
+  MaskKeys(config().mask_keys);
+  if (const std::string fault = UncheckedServer(config().database); !fault.empty()) {
+    log::Warning(fault);
+  }
   if (const absl::Status checked = Check(); !checked.ok()) {
     if (postgres::Classify(checked) != postgres::ErrorClass::kTransient) return checked;
     log::Warning("the database can't be reached yet; it is waited for", {{"error", checked}});

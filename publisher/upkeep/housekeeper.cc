@@ -80,6 +80,7 @@ absl::Status Housekeeper::Clean(postgres::Connection& connection, const Qualifie
   const CleanerOptions options = this->options();
   int64_t published = 0;
   int64_t dead = 0;
+  int64_t audits = 0;
   const auto all = [&](auto* delete_some, Millis age, int64_t& total) -> absl::Status {
     for (int64_t rows = options.batch_size; rows == options.batch_size && !thread_.stopping();) {
       ASSIGN_OR_RETURN(rows, delete_some(connection, table, age, options.batch_size));
@@ -91,9 +92,14 @@ absl::Status Housekeeper::Clean(postgres::Connection& connection, const Qualifie
   if (options.dead_retention > Millis(0)) {
     RETURN_IF_ERROR(all(DeleteDead, options.dead_retention, dead));
   }
-  if (published + dead > 0) {
-    log::Info("old rows were deleted",
-              {{"table", table.ToString()}, {"published", published}, {"dead", dead}});
+  if (options.audit_retention > Millis(0)) {
+    RETURN_IF_ERROR(all(DeleteAudits, options.audit_retention, audits));
+  }
+  if (published + dead + audits > 0) {
+    log::Info("old rows were deleted", {{"table", table.ToString()},
+                                        {"published", published},
+                                        {"dead", dead},
+                                        {"audits", audits}});
   }
   return absl::OkStatus();
 }

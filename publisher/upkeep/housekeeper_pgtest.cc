@@ -86,6 +86,25 @@ TEST_F(HousekeeperTest, DeadRowsStayUnlessARetentionIsSet) {
   EXPECT_EQ(Count("true"), 0);
 }
 
+TEST_F(HousekeeperTest, OldAuditsGoInBatchesAndYoungOnesStayWhateverIsAskedFor) {
+  db_.Run(
+      "INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, at) SELECT "
+      "'a', 'x', o, 1, gen_random_uuid(), now() - i * interval '10 days' FROM "
+      "unnest(ARRAY['shop.outbox', 'other.outbox']) o, generate_series(0, 60) i");
+  const auto left = [&](const std::string& outbox) {
+    return db_.QueryInt("SELECT count(*) FROM lockstep.outbox_audit WHERE outbox = '" + outbox +
+                        "'");
+  };
+  CleanerOptions options;
+  options.batch_size = 4;
+  ASSERT_TRUE(Make(options)->Round().ok());
+  EXPECT_EQ(left("shop.outbox"), 40);
+  EXPECT_EQ(left("other.outbox"), 61) << "another's";
+  options.audit_retention = Millis(1);
+  ASSERT_TRUE(Make(options)->Round().ok());
+  EXPECT_EQ(left("shop.outbox"), 3) << "30 days at least";
+}
+
 TEST_F(HousekeeperTest, WhatIsNotAskedForIsNotDone) {
   Publish(4, 4);
   // Relayed, not cleaned: relay.tables has it, cleaner.tables does not.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/grpc/transport.h"
 #ifdef LOCKSTEP_WITH_GOOGLE_CLOUD
@@ -39,6 +40,9 @@ class TransportOver : public Transport {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const TransportOptions& options) {
+  if (!options.emulator_host.empty()) {
+    log::Info("an emulator takes the place of Pub/Sub", {{"address", options.emulator_host}});
+  }
   switch (options.kind) {
     case TransportKind::kGrpc: {
       ASSIGN_OR_RETURN(auto client, grpc_client::Connect(options));

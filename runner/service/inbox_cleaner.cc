@@ -57,6 +57,12 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
                                                         options_.batch);
                     }).status());
     RETURN_IF_ERROR(retention.ForgetGone(*connection));
+    if (options_.dead_letters > Millis(0)) {
+      RETURN_IF_ERROR(Repeat([&] {
+                        return retention.ForgetResolved(*connection, options_.dead_letters,
+                                                        options_.batch);
+                      }).status());
+    }
     rows += events;
     ASSIGN_OR_RETURN(const auto retired, retention.NewestRetired(*connection));
     if (!retired) continue;
@@ -64,6 +70,12 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
                      Repeat([&] { return retention.ForgetRows(*connection, options_.batch); }));
     rows += gone;
     if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(*connection, *retired));
+  }
+  if (options_.audit > Millis(0)) {
+    RETURN_IF_ERROR(Repeat([&] {
+                      return state::ForgetAudits(*connection, schema_, options_.audit,
+                                                 options_.batch);
+                    }).status());
   }
   return rows;
 }

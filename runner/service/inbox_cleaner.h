@@ -20,7 +20,8 @@ struct InboxRetention {
 };
 
 // Forgets events past their retention, in small transactions, so that it never holds up a lane.
-// Tombstones of hard deletes go with them: they live as long as inbox rows. It cleans every so
+// Tombstones of hard deletes go with them: they live as long as inbox rows. So go dead letters that
+// were resolved long ago, and old audits. It cleans every so
 // often, and at once when it hears of another retention. Its own thread, with a connection only
 // while it works.
 class InboxCleaner : public Service {
@@ -28,6 +29,8 @@ class InboxCleaner : public Service {
   struct Options {
     std::string database;
     std::string state_schema;
+    Millis dead_letters{0};  // how long those that are resolved are kept; 0 = for ever
+    Millis audit{0};         // how long what was audited is; 0 = for ever
     Millis interval{60'000};
     int batch = 5'000;  // rows per transaction
   };

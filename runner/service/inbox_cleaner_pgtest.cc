@@ -72,6 +72,36 @@ TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
             "there,young");
 }
 
+TEST(InboxCleaner, ForgetsResolvedDeadLettersAndOldAuditsInBatches) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  // Of each kind some that are old and one that is young; an open letter is never too old.
+  world.database.Run(R"(
+    INSERT INTO feed_state.dead_letters (group_name, generation, message_id, ordering_key, publish_time, attributes,
+                                         payload, code, reason, blocks, state, dead_at, resolved_at)
+    SELECT 'feed', 1, s || i, 'k', now(), '{}', '', 'C', 'r', false, s, now() - interval '200 days',
+           CASE WHEN s <> 'dead' THEN now() - (CASE WHEN i = 0 THEN 1 ELSE 100 END) * interval '1 day' END
+      FROM unnest(ARRAY['dead', 'replayed', 'discarded']) s, generate_series(0, 12) i;
+    INSERT INTO feed_state.audit (group_name, action, operator, at)
+    SELECT 'feed', 'a', 'o', now() - i * interval '10 days' FROM generate_series(0, 60) i;)");
+  const int64_t audits = world.Count("SELECT count(*) FROM feed_state.audit");
+  const std::vector<InboxRetention> a_day = {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
+  InboxCleaner::Options options{
+      .database = world.database.url(), .state_schema = "feed_state", .batch = 5};
+  ASSERT_TRUE(InboxCleaner(options, nullptr).CleanOnce(a_day).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.dead_letters"), 39) << "0 = for ever";
+  options.dead_letters = Millis(90LL * 86'400'000);
+  options.audit = Millis(400LL * 86'400'000);
+  ASSERT_TRUE(InboxCleaner(options, nullptr).CleanOnce(a_day).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.dead_letters"), 13 + 2);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.audit"), audits - 21);
+  options.audit = Millis(1);
+  ASSERT_TRUE(InboxCleaner(options, nullptr).CleanOnce(a_day).ok());
+  EXPECT_EQ(world.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'a'"), 3)
+      << "what is younger than 30 days stays, whoever asks";
+}
+
 TEST(InboxCleaner, ForgetsTheOffsetsOfInstancesThatAreGone) {
   GroupWorld world;
   const auto group = world.NewGroup();

@@ -23,7 +23,7 @@ class RunnerDaemon final : public Daemon {
     runner_ =
         std::make_unique<Runner>(std::move(options_), beginning.config, beginning.config_file);
     const absl::Status started = runner_->Start();
-    if (started.ok()) log::Info("lockstep-runner started", {{"version", kVersion}});
+    if (started.ok()) log::Info("lockstep-runner started", {{"version", BuildText()}});
     return started;
   }
   absl::Status RunOnce(const std::stop_token& stop) override { return runner_->RunOnce(stop); }

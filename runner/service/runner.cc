@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "platform/config/config.h"
+#include "platform/config/database_address.h"
 #include "platform/daemon/daemon.h"
 #include "platform/daemon/http_server.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
 #include "platform/host_name.h"
 #include "platform/log/log.h"
+#include "platform/log/masking.h"
 #include "platform/metrics.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
@@ -111,10 +113,17 @@ Runner::~Runner() { Stop(); }
 absl::Status Runner::Start() {
   Parts& parts = *parts_;
   const RunnerOptions& options = parts.options;
+  MaskKeys(options.mask_keys);
+  if (const std::string fault = UncheckedServer(options.database); !fault.empty()) {
+    log::Warning(fault);
+  }
   ASSIGN_OR_RETURN(parts.transport, pubsub::MakeTransport(options.pubsub.transport));
   parts.MakeGroups();
   parts.cleaner = std::make_unique<InboxCleaner>(
-      InboxCleaner::Options{.database = options.database, .state_schema = options.state_schema},
+      InboxCleaner::Options{.database = options.database,
+                            .state_schema = options.state_schema,
+                            .dead_letters = options.dead_letter_retention,
+                            .audit = options.audit_retention},
       [&parts] { return parts.Retentions(); });
   parts.reporter = std::make_unique<StatusReporter>(
       StatusReporter::Parts{.database = options.database,

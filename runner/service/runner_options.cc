@@ -5,6 +5,8 @@
 #include <set>
 
 #include "platform/config/config.h"
+#include "platform/config/database_address.h"
+#include "platform/log/masking.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "pubsub/names.h"
@@ -48,13 +50,18 @@ void BindGroup(ConfigSection& section, RunnerOptions& options) {
 }  // namespace
 
 void Bind(ConfigSection& config, RunnerOptions& options) {
-  config.Secret("database", &options.database,
-                "Postgres of the read model, as postgresql://user@host/database");
+  BindDatabase(config, &options.database,
+               "Postgres of the read model, as postgresql://user@host/database");
   config.Key("state_schema", &options.state_schema, "the schema of this service's own state");
   config.Key("instance", &options.instance, "this process's name; host, process and a number");
   config.Section("pubsub", [&](ConfigSection& section) { Bind(section, options.pubsub); });
   config.Section("http", [&](ConfigSection& section) { Bind(section, options.http); });
   config.Section("log", [&](ConfigSection& section) { Bind(section, options.log); });
+  BindMasking(config, &options.mask_keys);
+  config.Key("dead_letter_retention", &options.dead_letter_retention,
+             "dead letters that were replayed or discarded are kept so long; 0 = for ever");
+  config.Key("audit_retention", &options.audit_retention,
+             "what was audited is kept so long, 30 days at least; 0 = for ever");
   config.Section("metrics", [&](ConfigSection& section) {
     section.Key("enabled", &options.metrics_enabled, "serve metrics", "PROMETHEUS_METRICS_ENABLED");
     section.Key("path", &options.metrics_path, "where", "PROMETHEUS_METRICS_PATH");

@@ -27,6 +27,9 @@ struct RunnerOptions {
   pubsub::PubsubOptions pubsub;
   HttpOptions http;
   log::Options log;
+  bool mask_keys = false;                           // platform/log/masking.h
+  Millis dead_letter_retention{90LL * 86'400'000};  // of those that are resolved; 0 = for ever
+  Millis audit_retention{400LL * 86'400'000};       // at least 30 days; 0 = for ever
   bool metrics_enabled = true;
   std::string metrics_path = "/metrics";
   Millis once_quiet{2'000};

@@ -14,6 +14,7 @@ DROP FUNCTION grant_reader(regclass, regrole);
 DROP FUNCTION grant_publisher(regclass, regrole);
 DROP FUNCTION grant_writer(regclass, regrole);
 DROP FUNCTION grant_entry(regclass, regrole);
+DROP FUNCTION clean_audit(regclass, interval, int);
 DROP FUNCTION release(regclass, bigint[], text, text);
 DROP FUNCTION quarantine(regclass, bigint[], text, text);
 DROP FUNCTION replay(regclass, bigint[], text, text);

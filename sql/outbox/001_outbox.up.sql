@@ -38,6 +38,7 @@ CREATE TABLE outbox_audit (
   detail   jsonb
 );
 CREATE INDEX ON outbox_audit (outbox, sequence);
+CREATE INDEX ON outbox_audit (outbox, at);  -- the cleaner's
 ALTER TABLE outbox_audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_see ON outbox_audit USING (true);
 CREATE POLICY own_outbox ON outbox_audit AS RESTRICTIVE FOR INSERT
@@ -375,6 +376,22 @@ RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
     't.quarantined_at IS NOT NULL')
 $$;
 
+-- Takes an outbox's old audits away: the one change of the audit that a publisher may make, with its owner's
+-- right. What is younger than 30 days stays, whatever it asks for.
+CREATE FUNCTION clean_audit(outbox regclass, older_than interval, at_most int) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  gone bigint;
+BEGIN
+  DELETE FROM lockstep.outbox_audit WHERE id = ANY (ARRAY (
+    SELECT a.id FROM lockstep.outbox_audit a
+    WHERE a.outbox = lockstep.outbox_name(clean_audit.outbox)
+      AND a.at < now() - greatest(older_than, interval '30 days') LIMIT at_most));
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END $$;
+REVOKE ALL ON FUNCTION clean_audit(regclass, interval, int) FROM PUBLIC;
+
 -- 6. Rights -------------------------------------------------------------------------------------------------
 
 -- The least rights that each part needs. The roles are the user's own; these functions grant to them, and
@@ -410,6 +427,7 @@ BEGIN
   EXECUTE format('GRANT UPDATE (shards) ON lockstep.outboxes TO %s', role);
   EXECUTE format('GRANT SELECT, INSERT (actor, action, outbox, sequence, event_id, note, detail) '
                  'ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT EXECUTE ON FUNCTION lockstep.clean_audit(regclass, interval, int) TO %s', role);
   EXECUTE format('GRANT SELECT, DELETE, UPDATE (published_at, message_id, attempts, available_at, lock_token, '
                  'locked_by, locked_at, last_error, error_code, dead_at) ON %s TO %s', outbox, role);
 END $$;
@@ -455,6 +473,7 @@ BEGIN
                                    aclexplode(t.attacl) a
                      WHERE a.grantee = role) THEN
     EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.schema_migrations FROM %s', role);
+    EXECUTE format('REVOKE ALL ON FUNCTION lockstep.clean_audit(regclass, interval, int) FROM %s', role);
     EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
   END IF;
 END $$;

@@ -204,6 +204,7 @@ CREATE INDEX dead_letters_open ON dead_letters (group_name, id)
   WHERE state IN ('dead', 'quarantined');
 CREATE INDEX dead_letters_blocking ON dead_letters (generation, aggregate_key, version)
   WHERE blocks AND state IN ('dead', 'quarantined');
+CREATE INDEX dead_letters_resolved ON dead_letters (group_name, resolved_at) WHERE resolved_at IS NOT NULL;
 
 -- Pub/Sub snapshots that belong to a state of this database.
 CREATE TABLE checkpoints (
@@ -258,6 +259,7 @@ CREATE TABLE audit (
   new jsonb
 );
 CREATE INDEX audit_group ON audit (group_name, id);
+CREATE INDEX audit_age ON audit (at);  -- the cleaner's
 
 -- The version of every row of a table that is deleted from hard: a late older update must not bring
 -- a deleted row back. A row with deleted_at is a tombstone; it lives as long as inbox rows do.

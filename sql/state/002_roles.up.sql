@@ -15,6 +15,21 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Takes old audits away: the one change of the audit that a runner may make, with its owner's right. What
+-- is younger than 30 days stays, whatever it asks for.
+CREATE FUNCTION clean_audit(older_than interval, at_most int) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  gone bigint;
+BEGIN
+  -- By its whole name: a temporary table of the caller's would come first.
+  EXECUTE format('DELETE FROM %1$I.audit WHERE id = ANY (ARRAY (SELECT id FROM %1$I.audit WHERE at < $1 LIMIT $2))',
+                 current_schema()) USING now() - greatest(older_than, interval '30 days'), at_most;
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END $$;
+REVOKE ALL ON FUNCTION clean_audit(interval, int) FROM PUBLIC;
+
 -- A runner: rows of the state and of the read model, and no DDL. What was audited stays as it is.
 CREATE FUNCTION grant_runner(role regrole, read_model regclass[] DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -23,6 +38,7 @@ BEGIN
   EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %I TO %s', current_schema(), role);
   EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON audit FROM %s', role);
   EXECUTE format('GRANT INSERT (group_name, action, operator, reason, old, new) ON audit TO %s', role);
+  EXECUTE format('GRANT EXECUTE ON FUNCTION clean_audit(interval, int) TO %s', role);
   EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON schema_migrations FROM %s', role);
   EXECUTE format('GRANT USAGE ON ALL SEQUENCES IN SCHEMA %I TO %s', current_schema(), role);
   PERFORM grant_read_model(role, read_model, 'SELECT, INSERT, UPDATE, DELETE');
@@ -64,6 +80,7 @@ DECLARE
 BEGIN
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), role);
   EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), role);
+  EXECUTE format('REVOKE ALL ON FUNCTION clean_audit(interval, int) FROM %s', role);
   EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %s', current_schema(), role);
   FOREACH target IN ARRAY read_model LOOP
     EXECUTE format('REVOKE ALL ON %s FROM %s', target, role);

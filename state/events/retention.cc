@@ -16,6 +16,16 @@ DELETE FROM {state}.{table}
       AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
     LIMIT $3)))";
 
+constexpr std::string_view kResolved = R"(
+DELETE FROM {state}.dead_letters
+ WHERE id = ANY (ARRAY (
+   SELECT id FROM {state}.dead_letters
+    WHERE group_name = $1 AND resolved_at < now() - make_interval(secs => $2 / 1000.0)
+    LIMIT $3)))";
+
+constexpr std::string_view kAudits =
+    "SELECT {state}.clean_audit(make_interval(secs => $1 / 1000.0), $2)";
+
 constexpr std::string_view kInstances = R"(
 DELETE FROM {state}.instances
  WHERE group_name = $1 AND seen_at < now() - interval '1 day')";
@@ -58,6 +68,11 @@ absl::StatusOr<int64_t> Retention::ForgetTombstones(postgres::Connection& connec
   return connection.Affected(schema_.Sql(sql), group_, age, limit, now);
 }
 
+absl::StatusOr<int64_t> Retention::ForgetResolved(postgres::Connection& connection, Millis age,
+                                                  int limit) const {
+  return connection.Affected(schema_.Sql(kResolved), group_, age, limit);
+}
+
 absl::Status Retention::ForgetGone(postgres::Connection& connection) const {
   RETURN_IF_ERROR(connection.Run(schema_.Sql(kInstances), group_));
   return connection.Run(schema_.Sql(kOffsets), group_);
@@ -82,6 +97,11 @@ absl::StatusOr<int64_t> Retention::ForgetRows(postgres::Connection& connection, 
 
 absl::Status Retention::ForgetRetired(postgres::Connection& connection, int newest) const {
   return connection.Run(schema_.Sql(kForgetRetired), group_, newest);
+}
+
+absl::StatusOr<int64_t> ForgetAudits(postgres::Connection& connection, const Schema& schema,
+                                     Millis age, int limit) {
+  return connection.Number(schema.Sql(kAudits), age, limit);
 }
 
 }  // namespace lockstep::state

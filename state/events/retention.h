@@ -23,6 +23,10 @@ class Retention : public GroupStore {
   absl::StatusOr<int64_t> ForgetTombstones(postgres::Connection& connection, WallTime now,
                                            Millis age, int limit) const;
 
+  // Dead letters that were replayed or discarded so long ago.
+  absl::StatusOr<int64_t> ForgetResolved(postgres::Connection& connection, Millis age,
+                                         int limit) const;
+
   // Instances that were killed (one that stops says so itself), and offsets of lanes that are gone.
   absl::Status ForgetGone(postgres::Connection& connection) const;
 
@@ -33,5 +37,9 @@ class Retention : public GroupStore {
   // REQUIRES: the rows of all generations up to this one are gone.
   absl::Status ForgetRetired(postgres::Connection& connection, int newest) const;
 };
+
+// What was audited so long ago, of all groups; never what is younger than 30 days.
+absl::StatusOr<int64_t> ForgetAudits(postgres::Connection& connection, const Schema& schema,
+                                     Millis age, int limit);
 
 }  // namespace lockstep::state

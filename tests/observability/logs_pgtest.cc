@@ -37,7 +37,7 @@ class LogsTest : public ::testing::Test {
                                     std::pair(Publisher(), pair_.source.UrlAs(kPublisherRole))}) {
       Change(file, "database: " + url, "database: \"" + WithPassword(url) + "\"");
     }
-    Change(Publisher(), "pubsub:", "log: {level: debug, mask_tenant: true}\npubsub:");
+    Change(Publisher(), "pubsub:", "log: {level: debug}\nmask_keys: true\npubsub:");
   }
   std::string Runner() const { return pair_.directory + "/runner.yaml"; }
   std::string Publisher() const { return pair_.directory + "/publisher.yaml"; }
@@ -144,11 +144,33 @@ TEST_F(LogsTest, LinesNameTheirEventAndNeverAPayloadOrASecret) {
     EXPECT_THAT(text, Not(HasSubstr(kPayload)));
     EXPECT_THAT(text, Not(HasSubstr(kPassword)));
   }
-  EXPECT_THAT(pair_.publisher->output(), Not(HasSubstr(kTenant))) << "log.mask_tenant";
+  EXPECT_THAT(pair_.publisher->output(), Not(HasSubstr(kTenant))) << "mask_keys";
   EXPECT_THAT(pair_.runner->output(), Not(HasSubstr(kTenant)));
   // It is there when asked for, and only then.
   EXPECT_THAT(pair_.Ctl({"--config", Runner(), "dead-letters", "show", "1", "--payload"}).output,
               HasSubstr(kPayload));
+}
+
+// One switch for both daemons: nothing that they say or serve tells whose events these are.
+TEST_F(LogsTest, MaskedKeysAreNowhere) {
+  Change(Runner(), "pubsub:", "mask_keys: true\nlog: {level: debug}\npubsub:");
+  pair_.StartPublisher();
+  pair_.StartRunner();
+  pair_.EnqueueRaw(2, 1, "video.events.VideoCreated", R"({"video_id":"no uuid"})", More());
+  ASSERT_TRUE(pair_.Await([&] { return pair_.Group().value("dead_letters_open", 0) == 1; },
+                          "a dead letter"));
+  EXPECT_THAT(LinesWith(pair_.runner->output(), "msg=\"dead letter\"").front(),
+              HasSubstr("ordering_key=***"));
+  std::vector<std::string> texts = {pair_.publisher->output(), pair_.runner->output()};
+  for (const std::string& url : {pair_.publisher_url, pair_.runner_url}) {
+    for (const char* path : {"/metrics", "/readyz", "/api/status", "/api/dead-letters"}) {
+      texts.push_back(Get(url + path).body);
+    }
+  }
+  for (const std::string& text : texts) {
+    EXPECT_THAT(text, Not(HasSubstr(Pair::VideoId(2))));
+    EXPECT_THAT(text, Not(HasSubstr(kTenant)));
+  }
 }
 
 TEST_F(LogsTest, AFloodOfDeadLettersIsCountedNotRepeated) {

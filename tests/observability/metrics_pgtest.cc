@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "platform/version.h"
 #include "tests/observability/pair.h"
 #include "tests/observability/scrape.h"
 
@@ -229,6 +230,12 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
       "replay_total"));
   EXPECT_EQ(publisher("lockstep_ready", R"(role="publisher")"),
             Get(pair_.publisher_url + "/readyz").status == 200 ? 1 : 0);
+  const auto build = [](const char* role) {
+    return fmt::format(R"(commit="{}",role="{}",transports="{}",version="{}")", kCommit, role,
+                       kTransports, kVersion);
+  };
+  EXPECT_EQ(runner("lockstep_build_info", build("runner")), 1);
+  EXPECT_EQ(publisher("lockstep_build_info", build("publisher")), 1);
 
   EXPECT_THAT(runner.NotLookedAt(), IsEmpty());
   EXPECT_THAT(publisher.NotLookedAt(), IsEmpty());

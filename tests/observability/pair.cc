@@ -34,7 +34,7 @@ HttpAnswer Get(const std::string& url) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   HttpAnswer answer;
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
-    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n";
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
     if (write(fd, request.data(), request.size()) > 0) {
       std::string text;
       char buffer[8192];

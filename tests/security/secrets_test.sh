@@ -66,6 +66,9 @@ is t "$source" "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USIN
 no_secret 'working connections'
 grep -q 'postgresql://lockstep:\*\*\*@' <(tr '\0' ' ' <"/proc/$publisher/cmdline") || fail 'the flag is not in the process list at all'
 
+grep -q 'an emulator takes the place of Pub/Sub' "$dir/publisher.log" || fail 'the emulator in use is not in the log'
+if grep -q 'verify-full' "$dir/publisher.log" "$dir/runner.log"; then fail 'a warning about a server that is checked'; fi
+
 # The pages of both.
 get() { # URL
   local at=${1#http://} host path
@@ -128,8 +131,32 @@ for password in "$secret/$secret" "my/$secret" "my@$secret" "my:$secret" "my%zz$
   no_secret "password $password"
 done
 
-# An emulator where credentials for the real service are configured: an oversight, unless it is forced.
 stop "$publisher"
+# A file with the password, of all three; it may change while they run, and is told nowhere.
+plain=${source/:$secret@/@}
+printf '%s\n' "$secret" >"$dir/password"
+says 'shop.outbox' env LOCKSTEP_DATABASE_PASSWORD_FILE="$dir/password" "$ctl" --database "$plain" outbox list
+printf 'database: %s\ndatabase_password_file: password\n' "$plain" | cat "$dir/publisher.yaml" - >"$dir/by_file.yaml"
+says 'shop.outbox' "$ctl" --config "$dir/by_file.yaml" outbox list
+says '' "$bin/lockstep-publisher" --config "$dir/by_file.yaml" --once
+says 'database_password_file: ' "$bin/lockstep-publisher" --config "$dir/by_file.yaml" --print-config
+no_secret 'a file with the password'
+echo "wrong$secret" >"$dir/password"
+refuses 'password authentication failed' "$bin/lockstep-publisher" --config "$dir/by_file.yaml" --once
+no_secret 'a file with another password'
+rm "$dir/password"
+refuses "password file.*can't be read" "$ctl" --config "$dir/by_file.yaml" outbox list
+
+# A server that is far and not checked by its certificate.
+far="postgresql://lockstep:$secret@db.example.com:$PG_PORT/source?hostaddr=127.0.0.1&sslmode=require"
+says 'another machine and sslmode is require' "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$far" --once
+no_secret 'a server that is far'
+
+# An emulator where credentials for the real service are configured: an oversight, unless it is forced.
+# Workload Identity has no file: a metadata server gives them.
+unset LOCKSTEP_PUBSUB_FORCE_EMULATOR
+refuses 'emulator is named.*GCE_METADATA_HOST.*force_emulator' env GCE_METADATA_HOST=169.254.169.252:988 \
+  "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$source" --once
 export GOOGLE_APPLICATION_CREDENTIALS=$dir/key.json
 refuses 'emulator is named.*force_emulator' "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$source" --once
 refuses 'emulator is named.*force_emulator' "$bin/lockstep-runner" --config "$dir/runner.yaml" --once

@@ -23,7 +23,7 @@ std::string HttpGet(const std::string& url) {
   std::string text;
   if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
     const std::string request =
-        "GET " + parts[2].str() + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        "GET " + parts[2].str() + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     ::send(fd, request.data(), request.size(), MSG_NOSIGNAL);
     char buffer[4096];
     for (ssize_t got = 0; (got = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;) {

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The programs say what they are built of, and are built so that a fault of memory is hard to use: read from their ELF headers.
+#   hardening_test.sh BIN_DIR
+set -euo pipefail
+bin=$(cd "$1" && pwd)
+command -v readelf >/dev/null || { echo "readelf is missing (binutils)"; exit 77; }
+failed=0
+fail() { echo "FAILED: $1"; failed=1; }
+for program in lockstep-publisher lockstep-runner lockstepctl lockstep-emulator; do
+  file=$bin/$program
+  "$file" --version | grep -qE "^$program [0-9.]+ \(commit [0-9a-z-]+, transports grpc.*\)$" || fail "$program --version: $("$file" --version)"
+  header=$(readelf -hldW "$file")
+  grep -qE 'Type: +DYN' <<<"$header" || fail "$program is not position independent"
+  grep -q 'GNU_RELRO' <<<"$header" || fail "$program has no RELRO"
+  grep -qE '\(FLAGS(_1)?\).*NOW' <<<"$header" || fail "$program binds lazily: RELRO is not full"
+  grep -E 'GNU_STACK' <<<"$header" | grep -q 'E ' && fail "$program has an executable stack"
+  symbols=$(readelf --dyn-syms -W "$file")
+  grep -q '__stack_chk_fail' <<<"$symbols" || fail "$program has no stack protector"
+  case $file in # sanitizers check more, and do without it
+    */asan/* | */tsan/*) ;;
+    *) grep -qE '__[a-z]+_chk(@| |$)' <<<"$(grep -v __stack_chk_fail <<<"$symbols")" || fail "$program is not fortified" ;;
+  esac
+  if [ "$(uname -m)" = x86_64 ] && command -v objdump >/dev/null; then
+    objdump -d --no-show-raw-insn --disassemble=main "$file" | grep -q 'endbr64' || fail "$program has no -fcf-protection"
+  fi
+done
+[ "$failed" -eq 0 ] && echo "all as promised"
+exit "$failed"
