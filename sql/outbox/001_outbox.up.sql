@@ -383,6 +383,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   gone bigint;
 BEGIN
+  IF NOT has_column_privilege(session_user, clean_audit.outbox, 'attempts', 'UPDATE') THEN
+    RAISE EXCEPTION 'no right to %: its publisher cleans its audit', outbox USING ERRCODE = 'insufficient_privilege';
+  END IF;
   DELETE FROM lockstep.outbox_audit WHERE id = ANY (ARRAY (
     SELECT a.id FROM lockstep.outbox_audit a
     WHERE a.outbox = lockstep.outbox_name(clean_audit.outbox)
