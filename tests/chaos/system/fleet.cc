@@ -55,11 +55,6 @@ int Fleet::size() const {
                                         [](const Member& member) { return !member.must_end; }));
 }
 
-bool Fleet::ending() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const Member& member) { return member.must_end.has_value(); });
-}
-
 void Fleet::Kill(uint64_t pick, Millis away) {
   Member* const member = Pick(pick);
   if (member == nullptr) return;

@@ -27,7 +27,6 @@ class Fleet {
   void Finish();
 
   int size() const;
-  bool ending() const;  // somebody was told to and has not
   // What should not have happened: ended by itself, ended badly, did not end.
   const std::vector<std::string>& complaints() const { return complaints_; }
 

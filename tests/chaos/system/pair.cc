@@ -89,7 +89,6 @@ void Pair::Tick() {
     case State::kPromoting:
       if (primary_->Promoted()) {
         ++failovers_;
-        failed_over_ = Moment();
         on_failover_(primary_->port());
         Copy();
       } else if (Moment() >= failing_ + kTooLong) {

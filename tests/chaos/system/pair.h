@@ -26,7 +26,6 @@ class Pair {
   // REQUIRES: there is a standby.
   void FailOver(Millis lag);
   bool failing() const { return state_ != State::kCopying && state_ != State::kFollowing; }
-  SteadyTime failed_over() const { return failed_over_; }  // the last time
   int failovers() const { return failovers_; }
   // Where to find the new primary.
   void OnFailover(std::function<void(int port)> call) { on_failover_ = std::move(call); }
@@ -46,7 +45,7 @@ class Pair {
   State state_ = State::kCopying;
   Millis lag_{};
   SteadyTime next_;  // when the state ends, or is looked at again
-  SteadyTime failing_, failed_over_;
+  SteadyTime failing_;
   int failovers_ = 0;
   std::function<void(int port)> on_failover_;
 };

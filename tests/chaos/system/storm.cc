@@ -26,8 +26,6 @@ constexpr Millis kHandsFull{400};
 // Statements wait for the server that hangs.
 constexpr Millis kInTheMiddle{500};
 constexpr Millis kPostponed{300};
-// They look at every reconnect; stops and stalls take 8 s at most.
-constexpr Millis kRunnersLook{15'000};
 // A process gives up what it can't finish after 10 s; the rest is for a busy machine.
 constexpr Millis kEndsWithin{14'000};
 
@@ -79,26 +77,9 @@ void Storm::Last(Gate& gate, Millis time) {
   endings_.emplace_back(Now() + time, [&gate] { gate.Flow(); });
 }
 
-// What a lagging standby lacks is known to nobody but the runners that committed it: until all of
-// them have seen the new primary, none may be lost (docs/reliability.md).
-bool Storm::MustWait(const Planned& planned) {
-  Pair& pair = world_.feed_servers();
-  const bool needed = pair.failing() || Now() < pair.failed_over() + kRunnersLook;
-  switch (planned.fault) {
-    case Fault::kFailover:
-      return needed || !world_.ReadyForFailover();
-    case Fault::kKillRunner:
-    case Fault::kScaleRunners:
-      return needed;
-    case Fault::kHangPostgres:
-      return needed && planned.pick % 2 == 1;
-    default:
-      return false;
-  }
-}
-
 void Storm::Strike(const Planned& planned) {
-  if (MustWait(planned)) {
+  Pair& pair = world_.feed_servers();
+  if (planned.fault == Fault::kFailover && (pair.failing() || !world_.ReadyForFailover())) {
     endings_.emplace_back(Now() + kPostponed, [this, planned] {
       if (!over_) Strike(planned);
     });
@@ -157,7 +138,7 @@ void Storm::Strike(const Planned& planned) {
       cluster.DiskFull(true);
       return later([&cluster] { cluster.DiskFull(false); });
     case Fault::kFailover:
-      return world_.feed_servers().FailOver(planned.lasts);
+      return pair.FailOver(planned.lasts);
     case Fault::kClockJump:
       cluster.SetClock(std::chrono::hours(planned.pick % 4 < 2 ? 1 : -1));
       return later([&cluster] { cluster.SetClock(std::chrono::seconds(0)); });

@@ -29,8 +29,6 @@ class Storm {
 
  private:
   void Strike(const Planned& planned);
-  // Whether something else has to come to its end first.
-  bool MustWait(const Planned& planned);
   void Tick();
   void Last(Gate& gate, Millis time);
   void Lock(const std::string& database, const std::string& table, Millis time);

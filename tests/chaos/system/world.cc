@@ -240,7 +240,7 @@ std::string World::feed_url() const {
 
 bool World::ReadyForFailover() {
   Cluster* const standby = feed_servers_.standby();
-  if (standby == nullptr || runners_->ending()) return false;
+  if (standby == nullptr) return false;
   const auto connection = postgres::Connection::Open({.url = standby->Url("feed"),
                                                       .application_name = "chaos",
                                                       .connect_timeout = Millis(1'000),

@@ -57,8 +57,8 @@ class World {
   std::unique_ptr<Child> BeginReset(std::vector<std::string> target);
   // Pub/Sub answers every Publish with this code ("INTERNAL"), until it is empty.
   void RefusePublish(const std::string& code);
-  // Whether a failover of the consumer's database can be healed: the standby follows, it knows a
-  // checkpoint of every group, and no runner takes what it knows to its grave.
+  // Whether a failover of the consumer's database can be healed: the standby follows, and it knows
+  // a checkpoint of every group.
   bool ReadyForFailover();
   void Tick();
   // Ends every attack that lasts.
