@@ -2,8 +2,9 @@
 
 #include "platform/clock.h"
 
-// How long an old epoch can still be heard of. A Seek under a new epoch waits for all of it, or an
-// ack sent late would take away what the Seek has brought back.
+// How long an old epoch can still be heard of. A Seek under a new epoch waits for all of it, so
+// that no ack sent late takes away what the Seek has brought back. The service promises as much; a
+// reset does not lean on that alone.
 namespace lockstep::offsets {
 
 // An ack is sent only so long after its transaction began to commit; later it is dropped, and the
