@@ -65,24 +65,5 @@ TEST_F(WentBack, WhatWasOvertakenOnItsWayIsNot) {
   EXPECT_THAT(Log(), Not(HasSubstr("older than what")));
 }
 
-// The inbox has forgotten what a reset brings back.
-TEST_F(WentBack, WhatIsReplayedIsNot) {
-  GroupWorld world;
-  const WallTime before = Clock::System().Now();
-  {
-    const auto group = world.NewGroup();
-    Publish(world, {{.version = 1, .event_id = Uuid(1)}, {.version = 2}});
-  }
-  world.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + Uuid(1) +
-                     "'; UPDATE feed_state.consumer_groups SET epoch = epoch + 1, "
-                     "updated_at = clock_timestamp()");
-  ASSERT_TRUE(world.bus.admin().SeekToTime(kSubscription, before).ok());
-  const auto group = world.NewGroup("two");
-  ASSERT_TRUE(world.Await([&] { return group->status().counts.superseded >= 1; }));
-  ASSERT_TRUE(world.AwaitDrained());
-  EXPECT_EQ(group->status().counts.went_back, 0);
-  EXPECT_THAT(Log(), Not(HasSubstr("older than what")));
-}
-
 }  // namespace
 }  // namespace lockstep::runner
