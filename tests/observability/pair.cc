@@ -92,7 +92,7 @@ pubsub: {{project: demo}}
 relay:
   tables: [{}]
   poll_interval: 500ms
-topics: {{catalog.video.changed.v1: catalog.events}}
+topics: {{catalog.video.changed.v1: catalog.events, no.such.topic.v1: no.such.topic.v1}}
 heartbeat: {{topics: [catalog.video.changed.v1], interval: 500ms}}
 )",
                                                        source.UrlAs(kPublisherRole), kTable));
