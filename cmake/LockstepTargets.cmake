@@ -97,6 +97,7 @@ function(lockstep_binary name)
   # Compiled as the rooms are, so that it can share their precompiled headers.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${name} PRIVATE -fPIC)
+  target_link_options(${name} PRIVATE -pie)
   lockstep_precompile(${name} ROOMS)
 endfunction()
 

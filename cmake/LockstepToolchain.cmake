@@ -38,6 +38,17 @@ if(LOCKSTEP_SANITIZE)
   endif()
 endif()
 
+# A fault of memory shall end the process, and serve nobody (tests/security/hardening_test.sh looks at the programs).
+# Everywhere, for precompiled headers are shared. Sanitizers check more than _FORTIFY_SOURCE does, and miss what it replaces.
+add_compile_options(-fstack-protector-strong)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  add_compile_options(-fcf-protection)
+endif()
+if(NOT LOCKSTEP_SANITIZE AND NOT LOCKSTEP_FUZZ)
+  add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)  # it needs -O, which every preset has
+endif()
+add_link_options(LINKER:-z,relro,-z,now)
+
 find_package(Threads REQUIRED)
 # Everywhere: a precompiled header is read only where the same macros are defined.
 add_compile_options(-pthread)

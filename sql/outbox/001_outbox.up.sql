@@ -213,7 +213,7 @@ BEGIN
              WHEN jsonb_typeof(value) <> 'string' THEN format('attribute %L is not a string', left(key, 100))
              WHEN octet_length(key) NOT BETWEEN 1 AND 256 THEN 'an attribute''s name must have 1 to 256 bytes'
              WHEN octet_length(value #>> '{}') > 1024 THEN format('attribute %L has more than 1024 bytes', left(key, 100))
-             WHEN key LIKE 'goog%' THEN format('attribute %L starts with goog, which Pub/Sub reserves', left(key, 100))
+             WHEN key LIKE 'goog%' AND key NOT LIKE 'googclient\_%' THEN format('attribute %L starts with goog, which Pub/Sub reserves', left(key, 100))
              WHEN key IN ('event_id', 'event_type', 'aggregate_type', 'aggregate_id', 'version', 'schema_version',
                           'occurred_at', 'content_type', 'topic', 'sequence', 'tenant_id', 'traceparent', 'tracestate')
                OR key LIKE 'lockstep\_%' THEN format('attribute %L is set by Lockstep', left(key, 100))

@@ -4,7 +4,7 @@
 set -euo pipefail
 bin=$(cd "$1" && pwd)
 command -v readelf >/dev/null || { echo "readelf is missing (binutils)"; exit 77; }
-failed=0
+failed=0 checked=
 fail() { echo "FAILED: $1"; failed=1; }
 for program in lockstep-publisher lockstep-runner lockstepctl lockstep-emulator; do
   file=$bin/$program
@@ -16,13 +16,15 @@ for program in lockstep-publisher lockstep-runner lockstepctl lockstep-emulator;
   grep -E 'GNU_STACK' <<<"$header" | grep -q 'E ' && fail "$program has an executable stack"
   symbols=$(readelf --dyn-syms -W "$file")
   grep -q '__stack_chk_fail' <<<"$symbols" || fail "$program has no stack protector"
-  case $file in # sanitizers check more, and do without it
-    */asan/* | */tsan/*) ;;
-    *) grep -qE '__[a-z]+_chk(@| |$)' <<<"$(grep -v __stack_chk_fail <<<"$symbols")" || fail "$program is not fortified" ;;
-  esac
+  checked+=$(grep -v __stack_chk_fail <<<"$symbols" | grep -oE '__[a-z]+_chk\b' || true)
   if [ "$(uname -m)" = x86_64 ] && command -v objdump >/dev/null; then
     objdump -d --no-show-raw-insn --disassemble=main "$file" | grep -q 'endbr64' || fail "$program has no -fcf-protection"
   fi
 done
+# A call that is checked is one whose buffer the compiler knows: not every program has one. Sanitizers check more, and do without.
+case $bin in
+  */asan/* | */tsan/*) ;;
+  *) [ -n "$checked" ] || fail "nothing is fortified" ;;
+esac
 [ "$failed" -eq 0 ] && echo "all as promised"
 exit "$failed"
