@@ -93,10 +93,10 @@ class ResetChaos : public ::testing::Test {
     database_.Run(TestProjector::kTables);
     // Whoever saves an offset wrote the read model in the same transaction.
     database_.Run(R"(
-      CREATE TABLE epoch_log (written bigint, current bigint);
+      CREATE TABLE public.epoch_log (written bigint, current bigint);
       CREATE FUNCTION log_epoch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF NEW.instance <> '(reset)' THEN
-          INSERT INTO epoch_log SELECT NEW.epoch, epoch FROM feed_state.consumer_groups;
+          INSERT INTO public.epoch_log SELECT NEW.epoch, epoch FROM feed_state.consumer_groups;
         END IF;
         RETURN NULL; END $$;
       CREATE TRIGGER log_epoch AFTER INSERT OR UPDATE ON feed_state.offsets

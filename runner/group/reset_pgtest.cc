@@ -287,6 +287,17 @@ TEST_F(Reset, OverwritesWhateverWasCommittedBeforeIt) {
       "t");
 }
 
+// What the inbox has forgotten comes again as if it were new, below what is applied.
+TEST_F(Reset, WhatItBringsBackIsNotCountedAsGoneBack) {
+  const auto group = world_.NewGroup();
+  world_.Publish({{.id = "a", .version = 1}, {.id = "a", .version = 2}});
+  ASSERT_TRUE(world_.AwaitDrained());
+  world_.database.Run("DELETE FROM feed_state.inbox");
+  Run(To(WallTime()));
+  EXPECT_TRUE(world_.Await([&] { return group->status().counts.superseded >= 1; }));
+  EXPECT_EQ(group->status().counts.went_back, 0);
+}
+
 TEST_F(Reset, OverwritingCountsNothingAsWaitingTwice) {
   const auto group = world_.NewGroup();
   world_.Publish({{.id = "a", .version = 1},

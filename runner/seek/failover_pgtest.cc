@@ -122,10 +122,10 @@ TEST_F(Failover, ACommitThatWasKeptFromWaitingForItsStandbyIsInDoubt) {
   cluster_.AddStandby(/*synchronous=*/true);
   const auto connection = postgres::Connection::Open({.url = cluster_.url()});
   ASSERT_TRUE(connection.ok());
-  ASSERT_TRUE((*connection)->Run("CREATE TABLE t (a int)").ok());
+  ASSERT_TRUE((*connection)->Run("CREATE TABLE public.t (a int)").ok());
   cluster_.CutStandby();
   auto transaction = (*connection)->Begin();
-  ASSERT_TRUE(transaction->Run("INSERT INTO t VALUES (1)").ok());
+  ASSERT_TRUE(transaction->Run("INSERT INTO public.t VALUES (1)").ok());
   std::thread cancel([&] {
     EXPECT_TRUE(Await("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", 1));
     Count(fmt::format("SELECT pg_cancel_backend({})::int", (*connection)->backend_pid()));
@@ -133,7 +133,7 @@ TEST_F(Failover, ACommitThatWasKeptFromWaitingForItsStandbyIsInDoubt) {
   const absl::Status committed = transaction->Commit();
   cancel.join();
   EXPECT_EQ(postgres::Classify(committed), postgres::ErrorClass::kInDoubt) << committed;
-  EXPECT_EQ(Count("SELECT count(*) FROM t"), 1);
+  EXPECT_EQ(Count("SELECT count(*) FROM public.t"), 1);
 }
 
 }  // namespace
