@@ -80,6 +80,7 @@ absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
                       group_.value()));
     }
     RETURN_IF_ERROR(filler.Halted());
+    RETURN_IF_ERROR(connection_.Run("SELECT 1"));  // silence would cost it the driver's lock
     ASSIGN_OR_RETURN(const int64_t total, filler.Total());
     const int64_t done = filler.done();
     listener_.progress(done, total);

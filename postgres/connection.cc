@@ -195,6 +195,9 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectionOpt
   if (options.statement_timeout > Millis(0)) {
     impl->deadline = std::make_unique<StatementDeadline>(impl->connection.sock(),
                                                          options.statement_timeout + kAnswerMargin);
+    if (!impl->deadline->can_shut()) {
+      return SqlError(kConnectionLost, "no file descriptor is left for the session");
+    }
   }
   std::unique_ptr<Connection> opened(new Connection(std::move(impl)));
   RETURN_IF_ERROR(opened->Run(SessionSettings(options)));

@@ -61,9 +61,9 @@ struct Connection::Impl {
   // Whether what the server says comes with the place in its sources.
   void Verbose(bool on) {
 #if PQXX_VERSION_MAJOR >= 7
-    connection.set_verbosity(on ? pqxx::error_verbosity::verbose : pqxx::error_verbosity::normal);
+    connection.set_verbosity(on ? pqxx::error_verbosity::verbose : pqxx::error_verbosity::terse);
 #else
-    connection.set_verbosity(on ? pqxx::connection_base::verbose : pqxx::connection_base::normal);
+    connection.set_verbosity(on ? pqxx::connection_base::verbose : pqxx::connection_base::terse);
 #endif
   }
 

@@ -28,6 +28,7 @@ class StatementDeadline {
     StatementDeadline* const deadline_;
   };
 
+  bool can_shut() const { return socket_ >= 0; }  // not when the process has no descriptor left
   // The session was given up.
   bool passed() const { return at_.load() == kPassed; }
   Millis limit() const { return limit_; }

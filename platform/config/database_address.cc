@@ -195,7 +195,11 @@ std::string WithoutPassword(std::string_view address) {
 }
 
 void AddParameter(std::string& address, std::string_view key, std::string_view value) {
-  if (address.find(fmt::format("{}=", key)) != std::string::npos) return;
+  const std::string given = fmt::format("{}=", key);
+  for (size_t at = address.find(given); at != std::string::npos; at = address.find(given, at + 1)) {
+    // sslpassword is no password.
+    if (at == 0 || std::string_view(" ?&").find(address[at - 1]) != std::string_view::npos) return;
+  }
   if (!IsUri(address)) {
     address += fmt::format(" {}='{}'", key, Escaped(value));
     return;

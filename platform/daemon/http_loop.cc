@@ -203,6 +203,7 @@ bool HttpServer::Loop::Write(Connection& connection, SteadyTime now) {
                              connection.text.size() - sent, MSG_NOSIGNAL);
     if (got < 0) {
       const bool goes_on = WouldBlock(errno);
+      if (sent > 0) connection.until = now + options_.request_timeout;  // it takes it, if slowly
       connection.text.erase(0, sent);
       return goes_on;
     }

@@ -76,6 +76,7 @@ blocked AS MATERIALIZED (
            CASE
              WHEN p.dead_at IS NOT NULL OR p.quarantined_at IS NOT NULL THEN 'infinity'
              WHEN p.lock_token IS NOT NULL AND p.locked_at > statement_timestamp() - $3::bigint * interval '1 ms'
+                  AND p.locked_at <= statement_timestamp() + $3::bigint * interval '1 ms'
                THEN p.locked_at + $3::bigint * interval '1 ms'
              WHEN p.available_at > statement_timestamp() AND p.attempts > 0 THEN 'infinity'
              ELSE p.available_at

@@ -117,7 +117,7 @@ WHERE published_at IS NULL AND available_at > statement_timestamp() AND availabl
 constexpr char kErase[] = R"sql(
 WITH rows AS (
   SELECT * FROM {outbox}
-  WHERE aggregate_type = $1 AND aggregate_id = $2 AND tenant_id IS NOT DISTINCT FROM nullif($3, '')
+  WHERE aggregate_type = $1 AND aggregate_id = $2 AND coalesce(tenant_id, '') = $3
   FOR UPDATE),
 waiting AS (
   SELECT count(*) AS n FROM rows WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL),

@@ -169,13 +169,12 @@ void AnswerHandler::Doubt(const KeyQueues::Entry& entry, int times, const Dispat
 void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
   const auto pause = parts_.pauses.Pause(row.topic, parts_.clock.Steady());
   if (!pause.has_value()) return;
-  outage_ = absl::Status(result.status.code(), fmt::format("topic {} is out of reach: {}",
-                                                           row.topic, MessageOf(result.status)));
-  parts_.events.OnRow({.kind = Kind::kOutage,
-                       .row = row,
-                       .wait = *pause,
-                       .code = CodeOf(result),
-                       .error = MessageOf(result.status)});
+  const std::string error =
+      ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);
+  outage_ = absl::Status(result.status.code(),
+                         fmt::format("topic {} is out of reach: {}", row.topic, error));
+  parts_.events.OnRow(
+      {.kind = Kind::kOutage, .row = row, .wait = *pause, .code = CodeOf(result), .error = error});
   GiveBack(parts_.leased.queues().TakeWaiting(
       [&](const KeyQueues::Entry& entry) { return entry.row->topic == row.topic; }));
 }
@@ -190,6 +189,7 @@ void AnswerHandler::RetryOrBury(const KeyQueues::Entry& entry, const DispatchRes
   failure.dead = permanent || parts_.options.retry.Exhausted(attempts);
   const bool skips = failure.dead && parts_.options.on_dead == OnDead::kSkip;
   failure.frees_followers = skips;
+  if (failure.dead) doubts_.Forget(row);
   if (!failure.dead) failure.delay = parts_.options.retry.Delay(attempts, parts_.random());
   parts_.events.OnRow({.kind = failure.dead ? Kind::kDead : Kind::kRetry,
                        .row = row,

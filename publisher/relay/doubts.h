@@ -21,7 +21,9 @@ class Doubts {
   };
   Verdict Failed(const OutboxRow& row) {
     Topic& topic = topics_[row.topic];
-    if (topic.failed.size() >= kMost) topic.failed.clear();
+    if (topic.failed.size() >= kMost && !topic.failed.contains(row.sequence)) {
+      topic.failed.erase(topic.failed.begin());
+    }
     const auto [doubt, first] = topic.failed.try_emplace(row.sequence);
     const bool at_fault = !first && doubt->second.passed < topic.passed;
     doubt->second = {topic.passed, at_fault ? 0 : doubt->second.times + 1};
@@ -35,6 +37,11 @@ class Doubts {
     found->second.failed.erase(row.sequence);
     if (found->second.failed.empty()) topics_.erase(found);
   }
+  // It is dead, or another's.
+  void Forget(const OutboxRow& row) {
+    const auto found = topics_.find(row.topic);
+    if (found != topics_.end()) found->second.failed.erase(row.sequence);
+  }
   // Whether several rows have failed since one passed: then it is the topic that fails.
   bool Widespread(const std::string& name) const {
     const auto found = topics_.find(name);
@@ -47,7 +54,7 @@ class Doubts {
 
  private:
   // Some are never heard of again: another publisher has them.
-  static constexpr size_t kMost = 1'000;
+  static constexpr size_t kMost = 100'000;
 
   struct Doubt {
     int64_t passed = 0;  // of the topic's, when it last failed

@@ -22,8 +22,7 @@ Group::Group(GroupOptions options, std::unique_ptr<projections::Projector> proje
               .subscription = context_.options.subscription,
               .file = context_.options.file} {
   connections_.accept = [this](postgres::Connection& connection) {
-    context_.witness.Meet(connection);
-    return absl::OkStatus();
+    return context_.witness.Meet(connection);
   };
 }
 

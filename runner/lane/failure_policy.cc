@@ -15,11 +15,12 @@ const RetryPolicy kRetry{.max_attempts = 0,
                          .cap = Millis(5'000),
                          .jitter = RetryPolicy::Jitter::kFull};
 
-// A full disk lets a small transaction through and a larger one not: no probe clears it, and no
-// event is to blame however long it lasts.
+// A full disk lets a small transaction through and a larger one not, a database that may only be
+// read lets a probe through: no probe clears them, and no event is to blame however long they last.
 bool NobodysFault(const absl::Status& failed) {
-  constexpr std::string_view kDiskFull = "53100";
-  return postgres::SqlState(failed) == kDiskFull;
+  constexpr std::string_view kDiskFull = "53100", kReadOnly = "25006";
+  const std::string_view state = postgres::SqlState(failed);
+  return state == kDiskFull || state == kReadOnly;
 }
 
 absl::Status Stopped() { return absl::CancelledError("it was stopped"); }
@@ -162,8 +163,11 @@ bool FailurePolicy::ProbeCommits() {
   if (!connection.ok() || !batch_.Confirm(**connection, under_).ok()) return false;
   auto probe = (*connection)->Begin();
   if (!probe.ok()) return false;
-  // A real transaction id, so that the commit writes something.
-  return probe->Execute("SELECT pg_current_xact_id()").ok() && probe->Commit().ok();
+  // It writes to the WAL, so that its commit waits for what a batch's commit waits for: the disk,
+  // and a synchronous standby.
+  constexpr std::string_view kWrite =
+      "SELECT pg_logical_emit_message(true, 'lockstep.probe', 'a transaction')";
+  return probe->Execute(kWrite).ok() && probe->Commit().ok();
 }
 
 }  // namespace lockstep::runner

@@ -82,7 +82,10 @@ absl::Status CheckpointTaker::TakeAwayOld(postgres::Connection& connection,
   for (size_t i = 0; i < list.size(); ++i) {
     const Checkpoint& old = list[i];
     // A project has 5,000 snapshots at most: of what is older than an hour, the first of each hour.
+    // One of another epoch heals nothing of this one.
     const bool spare = now - old.taken_at >= kHour && i + 1 < list.size() &&
+                       list[i + 1].epoch == old.epoch &&
+                       list[i + 1].subscription == old.subscription &&
                        std::chrono::floor<std::chrono::hours>(old.taken_at) ==
                            std::chrono::floor<std::chrono::hours>(list[i + 1].taken_at);
     if (now - old.taken_at < options_.keep && !spare) continue;

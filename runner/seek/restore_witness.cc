@@ -44,6 +44,11 @@ void RestoreWitness::Committed(const state::GroupEpoch& under, int lane) {
   if (known_.epoch == under.epoch && known_.token == under.token) ++known_.commits[lane];
 }
 
+absl::Status RestoreWitness::Meet(postgres::Connection& connection) {
+  ASSIGN_OR_RETURN(lineage_, state::Epochs::Lineage(connection));
+  return absl::OkStatus();
+}
+
 bool RestoreWitness::Moved(const state::GroupEpoch& now) const {
   return !lineage_.empty() && !now.lineage.empty() && lineage_ != now.lineage;
 }
@@ -94,7 +99,12 @@ absl::Status RestoreWitness::Check(postgres::Connection& connection, const state
     // Whoever takes a checkpoint holds the lock between the snapshot and its row.
     ASSIGN_OR_RETURN(const bool locked, checkpoints_.TryLock(connection));
     if (!locked) return Unavailable("another instance looks at the checkpoints");
-    checked = LookAndHeal(connection, now);
+    // Another instance may have healed it, or somebody reset it, while we came here.
+    const auto fresh = epochs_.Load(connection);
+    const bool same = fresh.ok() && fresh->epoch == now.epoch && fresh->token == now.token &&
+                      fresh->lineage == now.lineage;
+    checked = same ? LookAndHeal(connection, now)
+                   : Unavailable("the group's epoch has changed meanwhile");
     checkpoints_.Unlock(connection).IgnoreError();
   }
   std::lock_guard lock(mu_);

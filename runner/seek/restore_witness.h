@@ -40,7 +40,7 @@ class RestoreWitness {
   void Committed(const state::GroupEpoch& under, int lane);
 
   // On the group's thread, with each new connection of its own.
-  void Meet(postgres::Connection& connection) { lineage_ = state::Epochs::Lineage(connection); }
+  absl::Status Meet(postgres::Connection& connection);
   // The same, each second: whether the database is not what it was, so that a session must end. A
   // fault of the connection answers no.
   bool WentBack(postgres::Connection& connection, const state::GroupEpoch& now);

@@ -56,7 +56,7 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
                       return retention.ForgetTombstones(*connection, now, group.retention,
                                                         options_.batch);
                     }).status());
-    RETURN_IF_ERROR(retention.ForgetGone(*connection));
+    RETURN_IF_ERROR(retention.ForgetGone(*connection, now));
     if (options_.dead_letters > Millis(0)) {
       RETURN_IF_ERROR(Repeat([&] {
                         return retention.ForgetResolved(*connection, options_.dead_letters,

@@ -389,7 +389,7 @@ BEGIN
   DELETE FROM lockstep.outbox_audit WHERE id = ANY (ARRAY (
     SELECT a.id FROM lockstep.outbox_audit a
     WHERE a.outbox = lockstep.outbox_name(clean_audit.outbox)
-      AND a.at < now() - greatest(older_than, interval '30 days') LIMIT at_most));
+      AND a.at < least(now() - older_than, now() - interval '30 days') LIMIT at_most));
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
 END $$;

@@ -24,7 +24,7 @@ DECLARE
 BEGIN
   -- By its whole name: a temporary table of the caller's would come first.
   EXECUTE format('DELETE FROM %1$I.audit WHERE id = ANY (ARRAY (SELECT id FROM %1$I.audit WHERE at < $1 LIMIT $2))',
-                 current_schema()) USING now() - greatest(older_than, interval '30 days'), at_most;
+                 current_schema()) USING least(now() - older_than, now() - interval '30 days'), at_most;
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
 END $$;

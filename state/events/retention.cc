@@ -28,12 +28,12 @@ constexpr std::string_view kAudits =
 
 constexpr std::string_view kInstances = R"(
 DELETE FROM {state}.instances
- WHERE group_name = $1 AND seen_at < now() - interval '1 day')";
+ WHERE group_name = $1 AND seen_at < least(now(), $2::timestamptz) - interval '1 day')";
 
 // The one that came furthest tells where the group stands.
 constexpr std::string_view kOffsets = R"(
 DELETE FROM {state}.offsets o
- WHERE o.group_name = $1 AND o.updated_at < now() - interval '1 day'
+ WHERE o.group_name = $1 AND o.updated_at < least(now(), $2::timestamptz) - interval '1 day'
    AND NOT EXISTS (SELECT 1 FROM {state}.instances i
                     WHERE i.group_name = o.group_name AND i.instance = o.instance
                       AND o.lane < i.lanes)
@@ -73,9 +73,9 @@ absl::StatusOr<int64_t> Retention::ForgetResolved(postgres::Connection& connecti
   return connection.Affected(schema_.Sql(kResolved), group_, age, limit);
 }
 
-absl::Status Retention::ForgetGone(postgres::Connection& connection) const {
-  RETURN_IF_ERROR(connection.Run(schema_.Sql(kInstances), group_));
-  return connection.Run(schema_.Sql(kOffsets), group_);
+absl::Status Retention::ForgetGone(postgres::Connection& connection, WallTime now) const {
+  RETURN_IF_ERROR(connection.Run(schema_.Sql(kInstances), group_, now));
+  return connection.Run(schema_.Sql(kOffsets), group_, now);
 }
 
 absl::StatusOr<std::optional<int>> Retention::NewestRetired(

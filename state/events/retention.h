@@ -28,7 +28,7 @@ class Retention : public GroupStore {
                                          int limit) const;
 
   // Instances that were killed (one that stops says so itself), and offsets of lanes that are gone.
-  absl::Status ForgetGone(postgres::Connection& connection) const;
+  absl::Status ForgetGone(postgres::Connection& connection, WallTime now) const;
 
   // The newest generation that is retired, if any is.
   absl::StatusOr<std::optional<int>> NewestRetired(postgres::Connection& connection) const;

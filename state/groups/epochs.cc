@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "postgres/sql_error.h"
 
 namespace lockstep::state {
 namespace {
@@ -191,9 +192,11 @@ absl::StatusOr<int64_t> Epochs::BeginNew(postgres::Transaction& transaction,
                             epoch.overwrite, epoch.overwrite_until, epoch.by, epoch.committed);
 }
 
-std::string Epochs::Lineage(postgres::Connection& connection) {
+absl::StatusOr<std::string> Epochs::Lineage(postgres::Connection& connection) {
   const auto rows = connection.Execute(kLineage);
-  return rows.ok() ? (*rows)[0].String("lineage") : "";
+  if (rows.ok()) return (*rows)[0].String("lineage");
+  if (postgres::Classify(rows.status()) == postgres::ErrorClass::kTransient) return rows.status();
+  return "";
 }
 
 absl::Status Epochs::NoteLineage(postgres::Connection& connection, const std::string& lineage,

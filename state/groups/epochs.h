@@ -91,8 +91,9 @@ class Epochs : public GroupStore {
   absl::StatusOr<int64_t> BeginNew(postgres::Transaction& transaction, const NewEpoch& epoch) const;
 
   // Which server this is, and on which timeline: a promoted standby and a recovered backup begin
-  // one of their own. Empty where the server does not tell.
-  static std::string Lineage(postgres::Connection& connection);
+  // one of their own. Empty where the server does not tell; an error from a standby, which may be
+  // promoted the next moment.
+  static absl::StatusOr<std::string> Lineage(postgres::Connection& connection);
   // From now on the group runs on that server. A move from another goes into the audit.
   absl::Status NoteLineage(postgres::Connection& connection, const std::string& lineage,
                            const std::string& by) const;

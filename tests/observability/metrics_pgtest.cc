@@ -111,6 +111,7 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   EXPECT_EQ(events("parked"), 2);
   EXPECT_EQ(events("duplicate"), 1);
   EXPECT_EQ(events("superseded"), 1);
+  EXPECT_EQ(runner("runner_versions_went_back_total"), 1);
   EXPECT_EQ(events("ignored"), 0);
   EXPECT_EQ(runner("runner_duplicates_total"), 1);
   EXPECT_EQ(runner("runner_parked_total"), 2);

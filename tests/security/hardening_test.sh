@@ -18,7 +18,7 @@ for program in lockstep-publisher lockstep-runner lockstepctl lockstep-emulator;
   grep -q '__stack_chk_fail' <<<"$symbols" || fail "$program has no stack protector"
   checked+=$(grep -v __stack_chk_fail <<<"$symbols" | grep -oE '__[a-z]+_chk\b' || true)
   if [ "$(uname -m)" = x86_64 ] && command -v objdump >/dev/null; then
-    objdump -d --no-show-raw-insn --disassemble=main "$file" | grep -q 'endbr64' || fail "$program has no -fcf-protection"
+    objdump -d --no-show-raw-insn --disassemble=main "$file" | grep -c 'endbr64' >/dev/null || fail "$program has no -fcf-protection"
   fi
 done
 # A call that is checked is one whose buffer the compiler knows: not every program has one. Sanitizers check more, and do without.

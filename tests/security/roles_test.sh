@@ -127,6 +127,9 @@ for role in "$publisher" "$operator"; do
   may_not "$role" "$(audit shop.outbox ', role' ", 'postgres'")"
   may "$role" "$(audit shop.outbox)"
 done
+may_not "$publisher" "SELECT lockstep.clean_audit('shop.bank_outbox', interval '400 days', 100)"
+# As long as a month counts as 30 days this is more than 30; by the calendar it lies in the future.
+is 0 "$publisher" "SELECT lockstep.clean_audit('shop.outbox', interval '-1200 months 36031 days', 100)"
 is "${name}_operator,${name}_publisher" "$source" "SELECT string_agg(role, ',' ORDER BY role) FROM lockstep.outbox_audit WHERE actor = 'ann'"
 may_not "$operator" 'SELECT payload FROM shop.outbox'
 may_not "$operator" 'DELETE FROM shop.outbox'

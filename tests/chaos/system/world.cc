@@ -35,7 +35,7 @@ void Script(postgres::Connection& connection, const std::string& sql) {
 
 // Leases, deadlines and waits are short, so that a minute of chaos holds many of each.
 constexpr char kPublisherYaml[] = R"(database: postgresql://lockstep@127.0.0.1:{}/shop
-pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
+pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}", force_emulator: true}}
 http: {{enabled: false}}
 relay:
   single_active: false
@@ -54,7 +54,7 @@ topics: {{chaos.item.changed.v1: chaos.events}}
 )";
 constexpr char kRunnerYaml[] = R"(database: postgresql://lockstep@127.0.0.1:{}/feed
 state_schema: feed_state
-pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
+pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}", force_emulator: true}}
 http: {{enabled: false}}
 groups:
 )";
@@ -80,7 +80,7 @@ fault-ack-delay: 1s
 fault-duplicate: 0.02
 fault-close-streams: 0.005
 )";
-constexpr char kProvisionYaml[] = R"(pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}"}}
+constexpr char kProvisionYaml[] = R"(pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}", force_emulator: true}}
 topics:
   - name: chaos.events
     retention: 7d
