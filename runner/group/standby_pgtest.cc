@@ -73,6 +73,22 @@ TEST_F(WithoutItsStandby, WhatADrainHasCancelledIsNotAcked) {
   EXPECT_EQ(world_->Count("SELECT n FROM rm.counters"), version) << "and the inbox knows it";
 }
 
+// The COMMIT that waits keeps its rows locked, so that every other try fails by a timeout.
+TEST_F(WithoutItsStandby, NobodyIsBlamedHoweverLongItIsAway) {
+  world_->options.statement_timeout = Millis(100);
+  world_->options.transient_tries = 1;
+  world_->options.max_attempts = 1;
+  world_->options.lanes = 1;
+  const auto group = world_->NewGroup();
+  ASSERT_TRUE(world_->Await([&] { return group->status().ready(); }));
+  Wait(true);
+  for (int64_t version = 1; Waiting() == 0; ++version) world_->Publish({{.version = version}});
+  EXPECT_TRUE(world_->bus.Await([&] { return group->status().counts.failures >= 4; }));
+  Wait(false);
+  ASSERT_TRUE(world_->AwaitDrained());
+  EXPECT_EQ(world_->DeadLetters(), 0);
+}
+
 TEST_F(WithoutItsStandby, ACommitWhoseWaitSomebodyCancelledIsInDoubt) {
   const auto connection = world_->database.Connect();
   Wait(true);

@@ -60,6 +60,28 @@ INSTANTIATE_TEST_SUITE_P(Of, TableLock,
                                            "LOCK TABLE rm.kinds IN EXCLUSIVE MODE",
                                            "LOCK TABLE feed_state.inbox IN SHARE MODE"));
 
+// A probe passes where only writes are refused: a maintenance, or a disk that is nearly full.
+TEST(ReadOnlyDatabase, IsNoEventsFault) {
+  GroupWorld world;
+  world.options.transient_tries = 1;
+  world.options.max_attempts = 1;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  const auto admin = world.database.Connect();
+  const std::string alter = "ALTER DATABASE " + world.database.name();
+  ASSERT_TRUE(admin->Run(alter + " SET default_transaction_read_only = on").ok());
+  ASSERT_TRUE(admin
+                  ->Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+                        "current_database() AND pid <> pg_backend_pid()")
+                  .ok());
+  world.Publish({{.id = "k1"}, {.id = "k2"}});
+  EXPECT_TRUE(world.bus.Await([&] { return group->status().counts.failures >= 6; }));
+  ASSERT_TRUE(admin->Run(alter + " RESET default_transaction_read_only").ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.DeadLetters(), 0);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 2);
+}
+
 // One row is not the table: its event alone is at fault, and the others go on.
 TEST(RowLock, IsTheEventsOwnTrouble) {
   GroupWorld world;
