@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "platform/log/masking.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 #include "runner/lane/failure_policy.h"
@@ -16,7 +17,7 @@ absl::Status FailurePolicy::Blame(Part& part, const absl::Status& failed, int tr
     const bool marked = part.FirstIsMarkedDead();
     if (part.loaded.events == 0 && !refused) return absl::OkStatus();  // somebody holds the key
     if (part.loaded.events == 0 || (marked && part.loaded.events == 1)) {
-      return FailedPrecondition("parked events of {} can't be {}: {}", part.key,
+      return FailedPrecondition("parked events of {} can't be {}: {}", UnlessMasked(part.key),
                                 marked ? "made dead letters" : "read", MessageOf(failed));
     }
   }
