@@ -20,10 +20,13 @@ namespace {
 // waits has a snapshot, which an index that is made concurrently would wait for.
 constexpr char kLock[] =
     "SELECT pg_try_advisory_xact_lock(hashtextextended('lockstep.migrate.' || $1, 0)) AS locked";
-constexpr char kSessionLock[] =
-    "SELECT pg_try_advisory_lock(hashtextextended('lockstep.migrate.' || $1, 0)) AS locked";
-constexpr char kSessionUnlock[] =
-    "SELECT pg_advisory_unlock(hashtextextended('lockstep.migrate.' || $1, 0))";
+// The server takes it from a process that was stopped.
+constexpr char kSessionLock[] = R"sql(
+SELECT locked, CASE WHEN locked THEN set_config('idle_session_timeout', '5min', false) END
+FROM pg_try_advisory_lock(hashtextextended('lockstep.migrate.' || $1, 0)) AS locked)sql";
+constexpr char kSessionUnlock[] = R"sql(
+SELECT pg_advisory_unlock(hashtextextended('lockstep.migrate.' || $1, 0)),
+       set_config('idle_session_timeout', '0', false))sql";
 constexpr char kCreateTable[] = R"sql(
 CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
   version int PRIMARY KEY,

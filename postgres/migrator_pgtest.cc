@@ -134,6 +134,21 @@ TEST(Migrator, MakesAnIndexBesideWritersAndAfterAFailedTry) {
   EXPECT_TRUE(db.Query("SELECT to_regclass('s.a_x')").IsNull(0, 0));
 }
 
+// A migrator that is stopped in the middle of it must not keep others out for ever.
+TEST(Migrator, ItsSessionLockEndsWithASilentSession) {
+  testing::TestDatabase db;
+  auto connection = db.Connect();
+  auto steps = TwoSteps();
+  steps.push_back({.version = 3,
+                   .name = "limit",
+                   .up = "-- concurrently\nCREATE TABLE seen AS SELECT "
+                         "current_setting('idle_session_timeout') AS silence",
+                   .down = "DROP TABLE IF EXISTS seen"});
+  ASSERT_TRUE(Migrator(*connection, "s", steps).Up().ok());
+  EXPECT_EQ(db.Query("SELECT silence FROM s.seen").Text(0, 0), "5min");
+  EXPECT_EQ(connection->Execute("SHOW idle_session_timeout")->Text(0, 0), "0");
+}
+
 // A schema is brought up first; old programs and new ones then work beside each other.
 TEST(SchemaVersion, OldProgramsWorkWithANewerSchemaUnlessItIsMarked) {
   testing::TestDatabase db;

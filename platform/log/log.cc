@@ -64,7 +64,7 @@ std::string Line(Level level, std::string_view message, std::span<const Field> f
     for (const Field& field : fields) {
       if (shown(field)) object[std::string(field.key)] = ValueOf(field);
     }
-    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return Printable(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   fmt::format_to(std::back_inserter(line), "ts={} level={} msg=", now, Name(level));
   AppendValue(line, message);

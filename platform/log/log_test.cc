@@ -52,6 +52,16 @@ TEST(Log, WritesNoControlCharacters) {
       << line;
 }
 
+TEST(Log, WritesNoControlCharactersIntoJson) {
+  Configure({.json = true});
+  ::testing::internal::CaptureStderr();
+  Info("a", {{"group", "\u009b\x7f\u202e\"\n"}});
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  Configure({});
+  EXPECT_NE(line.find(R"("group":"\u009b\u007f\u202e\"\n"})"), std::string::npos) << line;
+  EXPECT_EQ(nlohmann::json::parse(line)["group"], "\u009b\x7f\u202e\"\n");
+}
+
 TEST(Log, MasksWhoseEventsTheyAre) {
   Configure({});
   MaskKeys(true);

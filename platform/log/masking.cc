@@ -20,6 +20,8 @@ constexpr std::string_view kKeyFields[] = {
 void MaskKeys(bool mask) { g_mask_keys = mask; }
 bool KeysAreMasked() { return g_mask_keys; }
 
+std::string_view UnlessMasked(std::string_view text) { return g_mask_keys ? kMasked : text; }
+
 bool TellsAKey(std::string_view name) {
   return std::ranges::find(kKeyFields, name) != std::end(kKeyFields);
 }

@@ -13,6 +13,8 @@ inline constexpr char kMasked[] = "***";
 // quote them. One switch (`mask_keys`), set at the start. Safe from any thread.
 void MaskKeys(bool mask);
 bool KeysAreMasked();
+// A text that may quote a key or a value of an event, or *** where that is masked.
+std::string_view UnlessMasked(std::string_view text);
 // Whether the value of a field so called, in a line or a document, is one of these.
 bool TellsAKey(std::string_view name);
 

@@ -6,6 +6,7 @@
 #include "envelope/event.h"
 #include "platform/duration.h"
 #include "platform/log/log.h"
+#include "platform/log/masking.h"
 #include "postgres/sql_error.h"
 
 namespace lockstep::publisher {
@@ -64,7 +65,7 @@ void RelayLog::OnRow(const RowEvent& event) {
                If(published, "ms", took.count()),
                If(kind == Kind::kRetry || outage, "in", FormatDuration(wait)),
                If(!published, "error_code", code),
-               If(spent || outage, "error", error),
+               If(spent || outage, "error", kind == Kind::kOutage ? error : UnlessMasked(error)),
                If(kind == Kind::kLostLease, "state", state)});
 }
 

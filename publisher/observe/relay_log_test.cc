@@ -52,7 +52,7 @@ std::map<std::string, std::string> Lines(bool mask_keys) {
                                    .row = row,
                                    .wait = Millis(1000),
                                    .code = "UNKNOWN.INTERNAL",
-                                   .error = "INTERNAL: it broke"})},
+                                   .error = "INTERNAL: acme broke it"})},
       {"outbox_flush_retry ", line({.kind = Kind::kOutage,
                                     .row = row,
                                     .wait = Millis(1000),
@@ -61,7 +61,7 @@ std::map<std::string, std::string> Lines(bool mask_keys) {
       {"outbox_flush_dead", line({.kind = Kind::kDead,
                                   .row = row,
                                   .code = "SCHEMA.VALIDATION_FAILED",
-                                  .error = "INVALID_ARGUMENT: no"})},
+                                  .error = "INVALID_ARGUMENT: no acme"})},
       {"outbox_flush_conflict", line({.kind = Kind::kLostLease,
                                       .row = row,
                                       .code = "STORAGE.CONFLICT",
@@ -82,10 +82,13 @@ TEST(RelayLog, EveryLineOfARowSaysWhichAndHowItEnded) {
 }
 
 TEST(RelayLog, TenantsAreMaskedWhereAsked) {
-  for (const auto& [code, line] : Lines(true)) {
+  const auto lines = Lines(true);
+  for (const auto& [code, line] : lines) {
     EXPECT_THAT(line, HasSubstr("tenant_id=***")) << code;
     EXPECT_THAT(line, Not(HasSubstr("acme"))) << code;
   }
+  EXPECT_THAT(lines.at("outbox_flush_dead"), HasSubstr(" error=***"));
+  EXPECT_THAT(lines.at("outbox_flush_retry "), HasSubstr(" error=away")) << "about a topic";
 }
 
 TEST(RelayLog, FailuresNameTheErrorToo) {

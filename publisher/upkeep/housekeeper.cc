@@ -1,5 +1,6 @@
 #include "publisher/upkeep/housekeeper.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/log/log.h"
@@ -11,8 +12,12 @@ namespace lockstep::publisher {
 
 using postgres::QualifiedName;
 
-Housekeeper::Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks)
-    : database_(std::move(database)), tasks_(std::move(tasks)), options_(std::move(options)) {}
+Housekeeper::Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks,
+                         Millis pull_back)
+    : database_(std::move(database)),
+      tasks_(std::move(tasks)),
+      pull_back_(pull_back),
+      options_(std::move(options)) {}
 
 absl::Status Housekeeper::Start() {
   return thread_.Start([this] {
@@ -21,19 +26,23 @@ absl::Status Housekeeper::Start() {
 }
 
 void Housekeeper::Run() {
-  while (!thread_.stopping()) {
+  SteadyTime last;  // when everything was last done
+  for (bool all = true; !thread_.stopping();) {
     const SteadyTime began = Clock::System().Steady();
-    if (const absl::Status done = Round(); !done.ok()) {
+    if (all) last = began;
+    if (const absl::Status done = Round(all); !done.ok()) {
       log::Warning("housekeeping failed; it is tried again", {{"error", done}});
     }
     std::unique_lock lock(mu_);
-    changed_.wait_until(lock, thread_.stop_token(), began + options_.interval,
-                        [this] { return reconfigured_; });
+    const SteadyTime due = last + options_.interval;
+    all = changed_.wait_until(lock, thread_.stop_token(), std::min(due, began + pull_back_),
+                              [this] { return reconfigured_; }) ||
+          Clock::System().Steady() >= due;
     reconfigured_ = false;
   }
 }
 
-absl::Status Housekeeper::Round() {
+absl::Status Housekeeper::Round(bool all) {
   ASSIGN_OR_RETURN(
       const auto connection,
       postgres::Connection::Open({.url = database_,
@@ -43,17 +52,18 @@ absl::Status Housekeeper::Round() {
   // One bad table must not stop the others.
   for (const Task& task : tasks_) {
     if (thread_.stopping()) break;
-    first.Update(Keep(*connection, task));
+    first.Update(Keep(*connection, task, all));
   }
   return first;
 }
 
-absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& task) {
+absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& task, bool all) {
   ASSIGN_OR_RETURN(const QualifiedName table, QualifiedName::Parse(task.table));
   RETURN_IF_ERROR(FindOutbox(connection, table).status());
+  if (task.relayed) RETURN_IF_ERROR(PullBack(connection, table).status());
+  if (!all) return absl::OkStatus();
   if (task.clean) RETURN_IF_ERROR(Clean(connection, table));
   if (!task.relayed) return absl::OkStatus();
-  RETURN_IF_ERROR(PullBack(connection, table).status());
   ASSIGN_OR_RETURN(const int64_t released, ReleaseHeld(connection, table, task.dead_blocks));
   if (released > 0) {
     log::Info("rows behind a blocker that is gone were let go",

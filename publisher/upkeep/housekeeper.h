@@ -26,7 +26,10 @@ class Housekeeper : public Service {
     bool relayed = false;     // held rows are a relay's business
     bool dead_blocks = true;  // on_dead: hold_key
   };
-  Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks);
+  // `pull_back`: how often at least rows are looked for that a clock has left in the future,
+  // however seldom the rest is asked for.
+  Housekeeper(CleanerOptions options, std::string database, std::vector<Task> tasks,
+              Millis pull_back = Millis(60'000));
 
   absl::Status Start() override;
   void Stop() override { thread_.Stop(); }
@@ -34,17 +37,19 @@ class Housekeeper : public Service {
   // Takes interval, retentions and batch size from `fresh`; the next round is at once. Any thread.
   void Reconfigure(const CleanerOptions& fresh);
 
-  // Over all tables, now, on the caller's thread. REQUIRES: not started.
-  absl::Status Round();
+  // Over all tables, now, on the caller's thread; or only the rows of the future. REQUIRES: not
+  // started.
+  absl::Status Round(bool all = true);
 
  private:
   void Run();
-  absl::Status Keep(postgres::Connection& connection, const Task& task);
+  absl::Status Keep(postgres::Connection& connection, const Task& task, bool all);
   absl::Status Clean(postgres::Connection& connection, const postgres::QualifiedName& table);
   CleanerOptions options() const;
 
   const std::string database_;
   const std::vector<Task> tasks_;
+  const Millis pull_back_;
   mutable std::mutex mu_;
   CleanerOptions options_;
   std::condition_variable_any changed_;

@@ -75,6 +75,27 @@ TEST_F(HousekeeperTest, RowsFromTheFutureAreDueAndHonestWaitsAreKept) {
   EXPECT_EQ(Count("aggregate_id = 'held' AND available_at = 'infinity'"), 1);
 }
 
+TEST_F(HousekeeperTest, RowsFromTheFutureDoNotWaitForTheNextCleaning) {
+  // Let go at the end of the first round: what comes afterwards would wait for the second.
+  Enqueue("held", 2);
+  db_.Run("UPDATE shop.outbox SET available_at = 'infinity'");
+  CleanerOptions options;
+  options.interval = std::chrono::hours(1'000);
+  Housekeeper housekeeper(options, db_.url(), {{kTable, true, true}}, /*pull_back=*/Millis(10));
+  ASSERT_TRUE(housekeeper.Start().ok());
+  ASSERT_TRUE(testing::Eventually([&] { return Count("available_at = 'infinity'") == 0; }));
+  db_.Run("DELETE FROM shop.outbox");
+  Publish(1, 1);
+  for (int time = 0; time < 2; ++time) {
+    Enqueue("new" + std::to_string(time), 1);
+    db_.Run(
+        "UPDATE shop.outbox SET available_at = now() + interval '1 hour' WHERE published_at IS "
+        "NULL");
+    ASSERT_TRUE(testing::Eventually([&] { return Count("available_at > now()") == 0; }));
+  }
+  EXPECT_EQ(Count(kOld), 1) << "cleaning keeps its interval";
+}
+
 TEST_F(HousekeeperTest, DeadRowsStayUnlessARetentionIsSet) {
   Enqueue("k", 1);
   db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");

@@ -77,6 +77,7 @@ void Group::NoteDatabase(const absl::Status& answer) {
   if (answer.ok()) status_.database_ok = Clock::System().Now();
 }
 
+// Under `cause`: it says what to do, and mask_keys hides what is called `reason`.
 void Group::SetState(GroupState state, const std::string& reason) {
   {
     std::lock_guard lock(mu_);
@@ -85,12 +86,12 @@ void Group::SetState(GroupState state, const std::string& reason) {
     status_.reason = reason;
   }
   if (state == GroupState::kHalted) {
-    log::Error("the group has halted", {{"group", context_.options.name}, {"reason", reason}});
+    log::Error("the group has halted", {{"group", context_.options.name}, {"cause", reason}});
   } else if (state == GroupState::kWaiting) {
-    log::Warning("the group is waiting", {{"group", context_.options.name}, {"reason", reason}});
+    log::Warning("the group is waiting", {{"group", context_.options.name}, {"cause", reason}});
   } else {
     log::Info("the group is " + std::string(Name(state)),
-              {{"group", context_.options.name}, {"reason", reason}});
+              {{"group", context_.options.name}, {"cause", reason}});
   }
 }
 

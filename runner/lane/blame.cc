@@ -3,9 +3,11 @@
 #include <tuple>
 #include <utility>
 
+#include "platform/log/masking.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 #include "runner/lane/failure_policy.h"
+#include "runner/lane/shown_error.h"
 
 namespace lockstep::runner {
 
@@ -16,8 +18,8 @@ absl::Status FailurePolicy::Blame(Part& part, const absl::Status& failed, int tr
     const bool marked = part.FirstIsMarkedDead();
     if (part.loaded.events == 0 && !refused) return absl::OkStatus();  // somebody holds the key
     if (part.loaded.events == 0 || (marked && part.loaded.events == 1)) {
-      return FailedPrecondition("parked events of {} can't be {}: {}", part.key,
-                                marked ? "made dead letters" : "read", MessageOf(failed));
+      return FailedPrecondition("parked events of {} can't be {}: {}", UnlessMasked(part.key),
+                                marked ? "made dead letters" : "read", ShownError(failed));
     }
   }
   // A refusal names its cause; only faults that should have passed make a part suspect.
@@ -68,7 +70,7 @@ void FailurePolicy::Split(const Part& part) {
 absl::Status FailurePolicy::BlameMessage(Part& part, const absl::Status& failed) {
   Inbound& item = *part.items.front();
   if (item.poison) {
-    return FailedPrecondition("a dead letter can't be written: {}", MessageOf(failed));
+    return FailedPrecondition("a dead letter can't be written: {}", ShownError(failed));
   }
   if (item.attempts < options_.max_attempts) return absl::OkStatus();
   item.poison = PoisonOf(failed);

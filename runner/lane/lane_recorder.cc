@@ -7,6 +7,7 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
+#include "runner/lane/shown_error.h"
 
 namespace lockstep::runner {
 namespace {
@@ -130,7 +131,7 @@ void LaneRecorder::LogFailure(const absl::Status& status, std::span<Inbound* con
                                         {"class", postgres::Name(postgres::Classify(status))},
                                         {"sqlstate", postgres::SqlState(status)},
                                         log::IfAny("waits_for", waits_for),
-                                        {"error", status}});
+                                        {"error", ShownError(status)}});
 }
 
 }  // namespace lockstep::runner

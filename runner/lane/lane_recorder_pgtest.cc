@@ -5,13 +5,16 @@
 #include <sstream>
 
 #include "platform/log/log.h"
+#include "platform/log/masking.h"
 #include "runner/testing/test_group.h"
 
 namespace lockstep::runner {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kTrace[] = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -102,6 +105,20 @@ TEST_F(LaneLog, NamesAnEventWhoseTransactionFails) {
                            HasSubstr("msg=\"a transaction failed\""), HasSubstr("group=feed"),
                            HasSubstr("message_id="), HasSubstr("sqlstate=22012"),
                            HasSubstr("ordering_key=key-of-k1 trace_id=" + std::string(kTrace)))));
+}
+
+TEST_F(LaneLog, MasksWhatPostgresQuotesOfAnEvent) {
+  MaskKeys(true);
+  world_.options.max_attempts = 1;
+  Start();
+  Publish({.payload = Running("DO $$ BEGIN RAISE EXCEPTION 'not for Ottilie' USING ERRCODE = "
+                              "'check_violation'; END $$")});
+  const auto lines = Lines();
+  MaskKeys(false);
+  EXPECT_THAT(lines,
+              Contains(::testing::AllOf(HasSubstr("msg=\"a transaction failed\""),
+                                        HasSubstr("sqlstate=23514"), HasSubstr(" error=***"))));
+  EXPECT_THAT(lines, Each(Not(HasSubstr("Ottilie"))));
 }
 
 TEST(LaneLogToPubsub, NamesAnEventThatIsGivenBack) {

@@ -10,6 +10,7 @@
 namespace lockstep::runner {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class Failover : public ClusterWorld {
@@ -91,8 +92,12 @@ TEST_F(Failover, IsToldByARunnerThatStartsAfterItWithoutCheckpoints) {
   CommitWhatTheStandbyLacks();
   group.reset();
   cluster_.FailOver();
+  ::testing::internal::CaptureStderr();
   group = NewGroup("another");
   EXPECT_TRUE(Await("SELECT count(*) FROM feed_state.audit WHERE action = 'database.moved'", 1));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ContainsRegex("level=warning msg=\"the database may have gone back.*"
+                            "lockstepctl offsets reset feed --to-time"));
   Publish();
   EXPECT_TRUE(Await("SELECT count(*) FROM rm.items WHERE version = 3", kKeys));
   group.reset();

@@ -160,8 +160,10 @@ absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state:
     Remove(found.unknown);
     if (only_moved) {
       log::Warning(
-          "the database may have gone back, and without checkpoints nobody can tell: if its "
-          "standby lagged or a backup was restored, replay with lockstepctl replay --from",
+          fmt::format("the database may have gone back, and without checkpoints nobody can tell: "
+                      "if its standby lagged or a backup was restored, replay with lockstepctl "
+                      "offsets reset {} --to-time TIME",
+                      epochs_.group().value()),
           {{"group", epochs_.group()}, {"how", found.how}});
     }
     return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include "runner/seek/seek_performer.h"
 
 #include "offsets/reset.h"
+#include "platform/boot_time.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 
@@ -8,7 +9,7 @@ namespace lockstep::runner {
 
 absl::Status SeekPerformer::Pass(postgres::Connection& connection,
                                  const state::GroupEpoch& under) const {
-  const SteadyTime before = Clock::System().Steady();
+  const SteadyTime before = BootTime();  // the fence goes on while the machine sleeps
   ASSIGN_OR_RETURN(const bool claimed, epochs.ClaimSeek(connection, under, instance, takeover));
   if (!claimed) {
     return Unavailable(
@@ -17,7 +18,7 @@ absl::Status SeekPerformer::Pass(postgres::Connection& connection,
         under.epoch);
   }
   if (hooks.after_claim) hooks.after_claim();
-  if (Clock::System().Steady() - before > ack_fence) {
+  if (BootTime() - before > ack_fence) {
     return Unavailable("the claim on the Seek grew old before the Seek was sent");
   }
   if (hooks.before_seek) hooks.before_seek();

@@ -151,9 +151,11 @@ TEST_F(LogsTest, LinesNameTheirEventAndNeverAPayloadOrASecret) {
               HasSubstr(kPayload));
 }
 
-// One switch for both daemons: nothing that they say or serve tells whose events these are.
+// One switch for both daemons: nothing that they say or serve tells whose events these are. Why a
+// group halts, and what to do, is said all the same.
 TEST_F(LogsTest, MaskedKeysAreNowhere) {
   Change(Runner(), "pubsub:", "mask_keys: true\nlog: {level: debug}\npubsub:");
+  Change(Runner(), "max_attempts: 1", "max_attempts: 1\n    dead_letter_budget: 1");
   pair_.StartPublisher();
   pair_.StartRunner();
   pair_.EnqueueRaw(2, 1, "video.events.VideoCreated", R"({"video_id":"no uuid"})", More());
@@ -161,6 +163,14 @@ TEST_F(LogsTest, MaskedKeysAreNowhere) {
                           "a dead letter"));
   EXPECT_THAT(LinesWith(pair_.runner->output(), "msg=\"dead letter\"").front(),
               HasSubstr("ordering_key=***"));
+  for (int video = 3; video <= 5; ++video) {
+    pair_.EnqueueRaw(video, 1, "video.events.VideoCreated", R"({"video_id":"no uuid"})", More());
+  }
+  ASSERT_TRUE(pair_.Await(
+      [&] { return !LinesWith(pair_.runner->output(), "the group has halted").empty(); },
+      "the halt"));
+  EXPECT_THAT(LinesWith(pair_.runner->output(), "the group has halted").front(),
+              HasSubstr("group=feed cause=\"more than 1 dead letters"));
   std::vector<std::string> texts = {pair_.publisher->output(), pair_.runner->output()};
   for (const std::string& url : {pair_.publisher_url, pair_.runner_url}) {
     for (const char* path : {"/metrics", "/readyz", "/api/status", "/api/dead-letters"}) {
@@ -168,7 +178,9 @@ TEST_F(LogsTest, MaskedKeysAreNowhere) {
     }
   }
   for (const std::string& text : texts) {
-    EXPECT_THAT(text, Not(HasSubstr(Pair::VideoId(2))));
+    for (int video = 2; video <= 5; ++video) {
+      EXPECT_THAT(text, Not(HasSubstr(Pair::VideoId(video))));
+    }
     EXPECT_THAT(text, Not(HasSubstr(kTenant)));
   }
 }
