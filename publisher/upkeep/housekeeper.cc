@@ -62,14 +62,16 @@ absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& tas
   RETURN_IF_ERROR(FindOutbox(connection, table).status());
   if (task.relayed) RETURN_IF_ERROR(PullBack(connection, table).status());
   if (!all) return absl::OkStatus();
-  if (task.clean) RETURN_IF_ERROR(Clean(connection, table));
-  if (!task.relayed) return absl::OkStatus();
+  // What keeps the cleaning from being done must not keep rows from being let go.
+  absl::Status cleaned;
+  if (task.clean) cleaned = Clean(connection, table);
+  if (!task.relayed) return cleaned;
   ASSIGN_OR_RETURN(const int64_t released, ReleaseHeld(connection, table, task.dead_blocks));
   if (released > 0) {
     log::Info("rows behind a blocker that is gone were let go",
               {{"table", task.table}, {"rows", released}});
   }
-  return absl::OkStatus();
+  return cleaned;
 }
 
 void Housekeeper::Reconfigure(const CleanerOptions& fresh) {

@@ -80,7 +80,8 @@ fault-ack-delay: 1s
 fault-duplicate: 0.02
 fault-close-streams: 0.005
 )";
-constexpr char kProvisionYaml[] = R"(pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}", force_emulator: true}}
+constexpr char kProvisionYaml[] =
+    R"(pubsub: {{project: chaos, emulator_host: "127.0.0.1:{}", force_emulator: true}}
 topics:
   - name: chaos.events
     retention: 7d
