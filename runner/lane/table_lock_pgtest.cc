@@ -72,7 +72,7 @@ TEST(ReadOnlyDatabase, IsNoEventsFault) {
   ASSERT_TRUE(admin->Run(alter + " SET default_transaction_read_only = on").ok());
   ASSERT_TRUE(admin
                   ->Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
-                        "current_database() AND pid <> pg_backend_pid()")
+                        "current_database() AND application_name LIKE 'lockstep-runner%'")
                   .ok());
   world.Publish({{.id = "k1"}, {.id = "k2"}});
   EXPECT_TRUE(world.bus.Await([&] { return group->status().counts.failures >= 6; }));

@@ -384,7 +384,7 @@ DECLARE
   gone bigint;
 BEGIN
   IF NOT has_column_privilege(session_user, clean_audit.outbox, 'attempts', 'UPDATE') THEN
-    RAISE EXCEPTION 'no right to %: its publisher cleans its audit', outbox USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'permission denied for the audit of %: its publisher cleans it', outbox USING ERRCODE = 'insufficient_privilege';
   END IF;
   DELETE FROM lockstep.outbox_audit WHERE id = ANY (ARRAY (
     SELECT a.id FROM lockstep.outbox_audit a
