@@ -151,7 +151,7 @@ absl::Status Migrator::Prepare() {
 absl::Status Migrator::Patiently(const std::string& what,
                                  const std::function<absl::Status()>& work) {
   for (int tries = 1;; ++tries) {
-    const absl::Status done = work();
+    absl::Status done = work();
     if (done.ok()) return done;
     const bool locked = SqlState(done) == kLockNotAvailable;
     if (!locked || tries >= wait_.tries) {

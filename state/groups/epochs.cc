@@ -41,6 +41,16 @@ UPDATE {state}.consumer_groups
         OR (seek_state = 'performing'
             AND seek_started_at < clock_timestamp() - make_interval(secs => $4 / 1000.0))))";
 
+// Times further ahead than they can be were written before the database's clock went back.
+constexpr std::string_view kPullBackSeek = R"(
+UPDATE {state}.consumer_groups
+   SET seek_not_before = least(seek_not_before,
+                               clock_timestamp() + make_interval(secs => $3 / 1000.0)),
+       seek_started_at = least(seek_started_at, clock_timestamp())
+ WHERE group_name = $1 AND epoch = $2
+   AND greatest(seek_not_before - make_interval(secs => $3 / 1000.0), seek_started_at)
+       > clock_timestamp() + interval '1 minute')";
+
 constexpr std::string_view kSeekDone = R"(
 UPDATE {state}.consumer_groups
    SET seek_state = 'done', seek_done_at = now()
@@ -170,7 +180,9 @@ absl::StatusOr<bool> Epochs::ClaimSeek(postgres::Connection& connection, const G
   ASSIGN_OR_RETURN(const int64_t claimed,
                    connection.Affected(schema_.Sql(kClaimSeek), group_, under.epoch, owner,
                                        takeover, under.token));
-  return claimed > 0;
+  if (claimed > 0) return true;
+  RETURN_IF_ERROR(connection.Run(schema_.Sql(kPullBackSeek), group_, under.epoch, takeover));
+  return false;
 }
 
 absl::StatusOr<bool> Epochs::MarkSeekDone(postgres::Connection& connection, const GroupEpoch& under,

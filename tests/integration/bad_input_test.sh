@@ -148,9 +148,9 @@ for _ in $(seq 100); do grep -q 'listening on' "$dir/emulator" && break; sleep 0
 port=$(sed -n 's/.*listening on .*:\([0-9]*\).*/\1/p' "$dir/emulator")
 expect "emulator: port taken" "can't listen on 127.0.0.1:$port: the port is taken" "$bin/lockstep-emulator" --port "$port"
 cp "$catalog/catalog.yaml" "$dir/group.yaml"
-expect "runner: port taken" "can't listen on 127.0.0.1:$port for HTTP: the port is taken" \
+expect "runner: port taken" "can't listen on 127.0.0.1 port $port for HTTP .*the port is taken" \
   "$bin/lockstep-runner" --config "$dir/runner.yaml" --http.port "$port"
-expect "publisher: port taken" "can't listen on 127.0.0.1:$port for HTTP: the port is taken" \
+expect "publisher: port taken" "can't listen on 127.0.0.1 port $port for HTTP .*the port is taken" \
   "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$url" --relay.tables source.outbox --http.port "$port"
 expect "emulator: not a port" 'port' "$bin/lockstep-emulator" --port many
 
