@@ -139,8 +139,8 @@ absl::Status ShowRow(const Context& context, const OutboxOptions& options) {
       PrintMember(15, name, value);
     }
     for (const Json& entry : row["audit"]) {
-      Print("audit           {} {} by {} (role {}){}\n", TextOf(entry["at"]), TextOf(entry["action"]),
-            TextOf(entry["actor"]), TextOf(entry["role"]),
+      Print("audit           {} {} by {} (role {}){}\n", TextOf(entry["at"]),
+            TextOf(entry["action"]), TextOf(entry["actor"]), TextOf(entry["role"]),
             entry["note"].is_null() ? "" : ": " + TextOf(entry["note"]));
     }
   });
