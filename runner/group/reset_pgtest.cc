@@ -287,6 +287,21 @@ TEST_F(Reset, OverwritesWhateverWasCommittedBeforeIt) {
       "t");
 }
 
+// The fence of a Seek is a time of the database: an hour ahead, once its clock went back by one.
+TEST_F(Reset, DoesNotWaitForAClockThatWentBack) {
+  world_.options.seek_takeover = Millis(1'000);
+  auto group = world_.NewGroup();
+  world_.Publish({{.id = "a"}});
+  ASSERT_TRUE(world_.AwaitDrained());
+  group.reset();
+  Run(To(WallTime()));
+  world_.database.Run(
+      "UPDATE feed_state.consumer_groups SET seek_not_before = seek_not_before + interval '1 "
+      "hour'");
+  group = world_.NewGroup();
+  EXPECT_TRUE(AwaitSought(2)) << group->status().reason;
+}
+
 // What the inbox has forgotten comes again as if it were new, below what is applied.
 TEST_F(Reset, WhatItBringsBackIsNotCountedAsGoneBack) {
   const auto group = world_.NewGroup();
