@@ -122,24 +122,5 @@ TEST_F(Failover, ToASynchronousStandbyLosesNothing) {
   EXPECT_EQ(Count("SELECT epoch FROM feed_state.consumer_groups"), 1);
 }
 
-// Postgres says that it has committed, and warns. A runner that ends cancels what its lanes run.
-TEST_F(Failover, ACommitThatWasKeptFromWaitingForItsStandbyIsInDoubt) {
-  cluster_.AddStandby(/*synchronous=*/true);
-  const auto connection = postgres::Connection::Open({.url = cluster_.url()});
-  ASSERT_TRUE(connection.ok());
-  ASSERT_TRUE((*connection)->Run("CREATE TABLE public.t (a int)").ok());
-  cluster_.CutStandby();
-  auto transaction = (*connection)->Begin();
-  ASSERT_TRUE(transaction->Run("INSERT INTO public.t VALUES (1)").ok());
-  std::thread cancel([&] {
-    EXPECT_TRUE(Await("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", 1));
-    Count(fmt::format("SELECT pg_cancel_backend({})::int", (*connection)->backend_pid()));
-  });
-  const absl::Status committed = transaction->Commit();
-  cancel.join();
-  EXPECT_EQ(postgres::Classify(committed), postgres::ErrorClass::kInDoubt) << committed;
-  EXPECT_EQ(Count("SELECT count(*) FROM public.t"), 1);
-}
-
 }  // namespace
 }  // namespace lockstep::runner
