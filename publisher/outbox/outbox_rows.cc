@@ -108,11 +108,13 @@ DELETE FROM {outbox} WHERE sequence IN (
   ORDER BY sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
 
 // When the database's clock goes back, what was written before lies in the future: rows that no
-// claim has taken yet, and those whose last claim does too.
+// claim has taken yet, those whose last claim does too, and those that wait longer than anything
+// has to ($1, in ms): their lease was renewed after the clock was right again.
 constexpr char kPullBack[] = R"sql(
 UPDATE {outbox} SET available_at = statement_timestamp()
 WHERE published_at IS NULL AND available_at > statement_timestamp() AND available_at < 'infinity'
-  AND (locked_at IS NULL OR locked_at > statement_timestamp()))sql";
+  AND (locked_at IS NULL OR locked_at > statement_timestamp()
+       OR available_at > statement_timestamp() + $1::bigint * interval '1 ms'))sql";
 
 constexpr char kErase[] = R"sql(
 WITH rows AS (
@@ -290,8 +292,9 @@ absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection, const Quali
   return connection.Affected(About(table, kDeleteDead), older_than.count(), rows);
 }
 
-absl::StatusOr<int64_t> PullBack(postgres::Connection& connection, const QualifiedName& table) {
-  return connection.Affected(About(table, kPullBack));
+absl::StatusOr<int64_t> PullBack(postgres::Connection& connection, const QualifiedName& table,
+                                 Millis longest_wait) {
+  return connection.Affected(About(table, kPullBack), longest_wait.count());
 }
 
 absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection, const QualifiedName& table,

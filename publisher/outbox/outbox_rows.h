@@ -98,9 +98,10 @@ absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection,
                                    int rows);
 
 // Rows that wait only because the database's clock has gone back since: they are due. (Also those
-// that stood behind another's lease; the next claim puts them back.) Answers how many.
+// that stood behind another's lease; the next claim puts them back.) No retry and no lease lasts
+// longer than `longest_wait`. Answers how many.
 absl::StatusOr<int64_t> PullBack(postgres::Connection& connection,
-                                 const postgres::QualifiedName& table);
+                                 const postgres::QualifiedName& table, Millis longest_wait);
 
 // Rows held behind a blocker that is gone; a safety net. Answers how many.
 absl::StatusOr<int64_t> ReleaseHeld(postgres::Connection& connection,

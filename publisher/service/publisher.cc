@@ -45,7 +45,9 @@ std::vector<Housekeeper::Task> HousekeepingOf(const PublisherConfig& config) {
     const bool clean =
         config.cleaner.enabled && (config.cleaner.tables.empty() || cleaned.erase(relay.table) > 0);
     if (!clean && !config.relay_enabled) continue;
-    tasks.push_back({relay.table, clean, config.relay_enabled, relay.on_dead == OnDead::kHoldKey});
+    // Twice, for jitter may lengthen a wait.
+    tasks.push_back({relay.table, clean, config.relay_enabled, relay.on_dead == OnDead::kHoldKey,
+                     2 * relay.retry.cap + relay.lock_ttl});
   }
   if (config.cleaner.enabled) {
     for (const std::string& table : cleaned) tasks.push_back({.table = table, .clean = true});

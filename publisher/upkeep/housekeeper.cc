@@ -60,7 +60,7 @@ absl::Status Housekeeper::Round(bool all) {
 absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& task, bool all) {
   ASSIGN_OR_RETURN(const QualifiedName table, QualifiedName::Parse(task.table));
   RETURN_IF_ERROR(FindOutbox(connection, table).status());
-  if (task.relayed) RETURN_IF_ERROR(PullBack(connection, table).status());
+  if (task.relayed) RETURN_IF_ERROR(PullBack(connection, table, task.longest_wait).status());
   if (!all) return absl::OkStatus();
   // What keeps the cleaning from being done must not keep rows from being let go.
   absl::Status cleaned;

@@ -23,8 +23,9 @@ class Housekeeper : public Service {
   struct Task {
     std::string table;
     bool clean = false;
-    bool relayed = false;     // held rows are a relay's business
-    bool dead_blocks = true;  // on_dead: hold_key
+    bool relayed = false;          // held rows are a relay's business
+    bool dead_blocks = true;       // on_dead: hold_key
+    Millis longest_wait{120'000};  // of a retry, or for a lease
   };
   // `pull_back`: how often at least rows are looked for that a clock has left in the future,
   // however seldom the rest is asked for.

@@ -55,7 +55,8 @@ TEST_F(HousekeeperTest, DeletesAllThatIsOldInBoundedBatches) {
 
 // The database's clock has gone back by an hour, whatever made it do so.
 TEST_F(HousekeeperTest, RowsFromTheFutureAreDueAndHonestWaitsAreKept) {
-  for (const char* key : {"new", "pushed", "tried", "held", "honest"}) Enqueue(key, 1);
+  for (const char* key : {"new", "pushed", "tried", "renewed since", "held", "honest"})
+    Enqueue(key, 1);
   db_.Run(
       "UPDATE shop.outbox SET created_at = now() + interval '1 hour', available_at = now() + "
       "interval '1 hour' WHERE aggregate_id = 'new';"
@@ -64,13 +65,15 @@ TEST_F(HousekeeperTest, RowsFromTheFutureAreDueAndHonestWaitsAreKept) {
       "UPDATE shop.outbox SET attempts = 1, locked_at = now() + interval '59 minutes', "
       "available_at "
       "= now() + interval '1 hour' WHERE aggregate_id = 'tried';"
+      "UPDATE shop.outbox SET locked_at = now(), available_at = now() + interval '1 hour' WHERE "
+      "aggregate_id = 'renewed since';"
       "UPDATE shop.outbox SET quarantined_at = now(), available_at = 'infinity' WHERE aggregate_id "
       "= "
       "'held';"
       "UPDATE shop.outbox SET attempts = 1, locked_at = now(), available_at = now() + interval '1 "
       "minute' WHERE aggregate_id = 'honest'");
   ASSERT_TRUE(Make({})->Round().ok());
-  EXPECT_EQ(Count("available_at <= now()"), 3);
+  EXPECT_EQ(Count("available_at <= now()"), 4);
   EXPECT_EQ(Count("aggregate_id = 'honest' AND available_at > now()"), 1);
   EXPECT_EQ(Count("aggregate_id = 'held' AND available_at = 'infinity'"), 1);
 }
