@@ -54,12 +54,17 @@ StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Millis every)
   for (const page_files::EmbeddedFile& file : page_files::Files()) {
     const std::string name(file.name.substr(file.name.rfind('/') + 1));
     const HttpResponse response{.content_type = ContentType(name), .body = std::string(file.text)};
-    http.Handle("/" + name, [response](const HttpRequest&) { return response; });
-    if (name == "index.html") http.Handle("/", [response](const HttpRequest&) { return response; });
+    const auto answer = [this, response](const HttpRequest&) {
+      last_request_ = Clock::System().Steady();
+      return response;
+    };
+    http.Handle("/" + name, answer);
+    if (name == "index.html") http.Handle("/", answer);
   }
   for (const char* path :
        {"/api/status", "/api/lag", "/api/offsets", "/api/offsets/export", "/api/dead-letters"}) {
     http.Handle(path, [this](const HttpRequest& request) -> HttpResponse {
+      last_request_ = Clock::System().Steady();
       const std::shared_ptr<const Answers> answers = Current();
       if (answers == nullptr) return {.status = 503, .body = "starting; ask again in a second\n"};
       const auto found = answers->texts.find(request.path);
@@ -69,6 +74,11 @@ StatusPage::StatusPage(HttpServer& http, Snapshot snapshot, Millis every)
                           : Text(DeadLettersView(answers->document, request.query))};
     });
   }
+}
+
+bool StatusPage::AskedWithin(Millis time) const {
+  const SteadyTime last = last_request_;
+  return last != SteadyTime{} && Clock::System().Steady() - last <= time;
 }
 
 std::shared_ptr<const StatusPage::Answers> StatusPage::Current() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,10 @@ class StatusPage final : public Service {
   absl::Status Start() override { return ticker_.Start(); }
   void Stop() override { ticker_.Stop(); }
 
+  // Whether somebody has asked for the page or its JSON lately: what only a reader needs can wait
+  // for one. Probes and scrapes, which never end, are none. From any thread.
+  bool AskedWithin(Millis time) const;
+
   // One round, now. On the page's thread, or on a test's while it is not started.
   void Refresh();
 
@@ -35,6 +40,7 @@ class StatusPage final : public Service {
   std::shared_ptr<const Answers> Current() const;
 
   const Snapshot snapshot_;
+  std::atomic<SteadyTime> last_request_{SteadyTime{}};  // the clock's epoch = never
 
   mutable std::mutex mu_;
   std::shared_ptr<const Answers> answers_;  // shared with the requests that are reading it

@@ -41,7 +41,10 @@ json Body(const std::string& answer) {
 
 class StatusPageTest : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(http_.Start().ok()); }
+  void SetUp() override {
+    http_.Handle("/probe", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; });
+    ASSERT_TRUE(http_.Start().ok());
+  }
   void TearDown() override { http_.Stop(); }
 
   HttpServer http_{HttpOptions{}};
@@ -52,6 +55,19 @@ class StatusPageTest : public ::testing::Test {
         return json{{"role", "runner"}, {"groups", {{{"name", "feed"}, {"lag_ms", 12}}}}};
       }};
 };
+
+TEST_F(StatusPageTest, OnlyReadersOfPageAndApiCountAsReaders) {
+  constexpr Millis kLong = std::chrono::hours(1);
+  EXPECT_THAT(Get(http_.port(), "/probe"), StartsWith("HTTP/1.1 200"));
+  EXPECT_FALSE(page_.AskedWithin(kLong));
+  Get(http_.port(), "/api/lag");
+  EXPECT_TRUE(page_.AskedWithin(kLong));
+}
+
+TEST_F(StatusPageTest, WhoLoadsThePageIsAReader) {
+  Get(http_.port(), "/");
+  EXPECT_TRUE(page_.AskedWithin(std::chrono::hours(1)));
+}
 
 TEST_F(StatusPageTest, ServesThePageFromTheBinary) {
   const std::string page = Get(http_.port(), "/");

@@ -94,7 +94,6 @@ absl::Status HttpServer::Start() {
   started_ = true;
   if (!options_.enabled) return absl::OkStatus();
   auto loop = Loop::Open(options_, [this](const std::string& head) {
-    last_request_ = Clock::System().Steady();
     bool with_body = true;
     const HttpResponse response = Answer(head, &with_body);
     return Rendered(response, with_body);
@@ -117,10 +116,6 @@ void HttpServer::Stop() {
   if (loop_ != nullptr) loop_->Wake();
   thread_.Stop();
   loop_.reset();
-}
-
-Millis HttpServer::SinceLastRequest() const {
-  return std::chrono::duration_cast<Millis>(Clock::System().Steady() - last_request_.load());
 }
 
 std::string HttpServer::url() const {

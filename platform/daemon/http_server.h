@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,10 +67,6 @@ class HttpServer final : public Service {
   absl::Status Start() override;
   void Stop() override;
 
-  // How long nobody has asked for anything (since the start, if nobody ever did): what only a
-  // reader needs can wait for one.
-  Millis SinceLastRequest() const;
-
   int port() const { return port_; }
   std::string url() const;
 
@@ -85,7 +80,6 @@ class HttpServer final : public Service {
   std::mutex life_mu_;  // Start against Stop; held while stopping
   bool started_ = false;
   int port_ = 0;
-  std::atomic<SteadyTime> last_request_{SteadyTime{}};
   std::unique_ptr<Loop> loop_;
   ServiceThread thread_;  // last: it uses the rest
 };

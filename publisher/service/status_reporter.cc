@@ -15,7 +15,7 @@ using nlohmann::json;
 using web::AgeMs;
 using web::TimeOrNull;
 
-constexpr Millis kWatched{30'000};  // so long after a request somebody counts as watching
+constexpr Millis kWatched{30'000};  // so long after a request a reader counts as watching
 constexpr Millis kQuietAfter{60'000};
 
 std::string StateOf(const TableStatus& status, WallTime now) {
@@ -56,14 +56,13 @@ json ToJson(const TableStatus& status, const web::History::Outlook& outlook, Wal
 StatusReporter::StatusReporter(PublisherService& service, RunningConfig config,
                                MetricsRegistry& metrics, HttpServer& http)
     : service_(service),
-      http_(http),
       daemon_("publisher", service.config().instance, std::move(config), metrics),
       page_(http, [this] { return Compose(); }) {}
 
 json StatusReporter::Compose() {
   const WallTime now = Clock::System().Now();
   OutboxWatch& watch = service_.outboxes();
-  watch.SetWatched(http_.SinceLastRequest() <= kWatched);
+  watch.SetWatched(page_.AskedWithin(kWatched));
   const std::vector<TableStatus> tables = service_.Tables();
   std::vector<web::History::Part> history;
   for (const TableStatus& table : tables) {

@@ -34,7 +34,6 @@ class StatusReporter final : public Service {
   nlohmann::json Compose();
 
   PublisherService& service_;
-  const HttpServer& http_;
   web::Daemon daemon_;
   web::History history_;
   web::StatusPage page_;  // last: its thread uses the rest
