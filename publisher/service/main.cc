@@ -51,7 +51,7 @@ class PublisherDaemon final : public Daemon {
   }
 
   absl::Status RunOnce(const std::stop_token& stop) override {
-    const std::stop_callback on_signal(stop, [this] { service_->Stop(); });
+    const std::stop_callback on_signal(stop, [this] { service_->GiveUpDraining(); });
     return service_->WaitUntilDrained();
   }
 

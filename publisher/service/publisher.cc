@@ -197,6 +197,10 @@ void PublisherService::Stop() {
   parts_->owner->Stop();  // the relays were to finish under its locks
 }
 
+void PublisherService::GiveUpDraining() {
+  for (const auto& table : parts_->tables) table->relay.GiveUpDraining();
+}
+
 absl::Status PublisherService::WaitUntilDrained() {
   absl::Status drained;
   for (const auto& table : parts_->tables) drained.Update(table->relay.WaitUntilDrained());

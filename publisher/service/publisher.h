@@ -60,6 +60,8 @@ class PublisherService : public Service {
   // because the bus or the database is out of reach, or because they failed and wait for a retry.
   // REQUIRES: started.
   absl::Status WaitUntilDrained();
+  // Whoever waits for that is let go, now and later. Does not wait itself.
+  void GiveUpDraining();
 
   // One sentence per reason why rows do not flow that has lasted for a while
   // (publisher/observe/readiness.h); none = ready. From any thread.

@@ -66,6 +66,16 @@ TEST_F(PublishersTest, OnceSaysWhatKeptItFromDraining) {
   }
 }
 
+// A row that is in doubt has spent no attempt, and is not published either.
+TEST_F(PublishersTest, OnceSaysThatARowWaitsForAnotherTry) {
+  server_.faults().RefuseNext("Publish", absl::InvalidArgumentError("no"));
+  Enqueue("k", 1);
+  const auto publisher =
+      StartPublisher({"--once", "--relay.retry.base=1h", "--relay.retry.cap=1h"});
+  EXPECT_EQ(publisher->Wait(), 1);
+  EXPECT_THAT(publisher->Errors(), HasSubstr("1 of its rows failed and wait for another try"));
+}
+
 TEST_F(PublishersTest, OnceBesideAnActivePublisherEnds) {
   const auto active = StartPublisher();
   Enqueue("k", 1);
@@ -97,6 +107,19 @@ TEST_F(PublishersTest, ASignalIsObeyedInTimeWhateverHangs) {
   database.silent = true;
   publisher->Signal(SIGTERM);
   EXPECT_EQ(publisher->Wait(), kGaveUp) << publisher->Errors();
+  server_.faults().Thaw();
+}
+
+TEST_F(PublishersTest, ASecondSignalEndsADrainAtOnce) {
+  server_.faults().Freeze();
+  Enqueue("k", 1);
+  const auto publisher = StartPublisher({"--once"});
+  ASSERT_TRUE(AwaitRows("lock_token IS NOT NULL", 1)) << publisher->Errors();
+  publisher->Signal(SIGTERM);
+  ASSERT_TRUE(testing::Eventually(
+      [&] { return publisher->Errors().find("stopping") != std::string::npos; }));
+  publisher->Signal(SIGTERM);
+  EXPECT_EQ(publisher->Wait(), 130) << publisher->Errors();
   server_.faults().Thaw();
 }
 
