@@ -16,10 +16,11 @@ using postgres::Row;
 // Counting further would cost more than it tells.
 constexpr int64_t kCountAtMost = 1'000'000;
 
+// A row that a clock which went back has left in the future is due earlier than it was made.
 constexpr char kBacklog[] = R"sql(
 SELECT count(*) AS pending, count(lock_token) AS locked,
-       greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE available_at < 'infinity')) * 1000)::bigint
-         AS oldest_ms
+       greatest(0, extract(epoch FROM now() - min(least(created_at, available_at))
+                                        FILTER (WHERE available_at < 'infinity')) * 1000)::bigint AS oldest_ms
 FROM (SELECT lock_token, created_at, available_at FROM {outbox}
       WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL
       LIMIT $1::bigint) pending)sql";
@@ -56,7 +57,8 @@ WHERE a.id > (SELECT id FROM seen))sql";
 
 constexpr char kRetries[] = R"sql(
 SELECT count(*) FROM {outbox}
-WHERE published_at IS NULL AND attempts > 0 AND dead_at IS NULL AND quarantined_at IS NULL)sql";
+WHERE published_at IS NULL AND (attempts > 0 OR error_code IS NOT NULL)
+  AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
 constexpr char kUnpublished[] = "SELECT count(*) FROM {outbox} WHERE published_at IS NULL";
 constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) FROM {outbox}";

@@ -98,6 +98,18 @@ TEST_F(OutboxWatchTest, ThePendingGrowOldThoughTheDatabaseIsSilent) {
   EXPECT_GE(watch->Of(kTable).oldest, Millis(2'000));
 }
 
+// The clock went back, and housekeeping has made the row due: its age counts from there.
+TEST_F(OutboxWatchTest, ARowFromTheFutureGrowsOldFromWhenItIsDue) {
+  Enqueue("k", 1);
+  db_.Run(
+      "UPDATE shop.outbox SET created_at = now() + interval '1 hour', available_at = now() - "
+      "interval '10 minutes'");
+  const auto watch = Make();
+  watch->Look();
+  EXPECT_GE(watch->Of(kTable).oldest, Millis(600'000));
+  EXPECT_LT(watch->Of(kTable).oldest, Millis(1'200'000));
+}
+
 TEST_F(OutboxWatchTest, IsAServiceLikeAnyOther) {
   testing::StressService([&] { return Make(); });
 }
