@@ -13,7 +13,9 @@ namespace lockstep::publisher {
 struct DispatchResult {
   absl::Status status;
   std::string message_id;  // empty where the bus has none
-  std::string code;        // docs/errors.md; empty = by the status
+  // docs/errors.md; empty = by the status. With INVALID_ARGUMENT a code says that this very row is
+  // at fault, whatever becomes of others.
+  std::string code;
 };
 
 // Where a relay hands its rows: Pub/Sub, an in-process bus, or a service's own.

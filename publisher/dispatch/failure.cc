@@ -62,7 +62,7 @@ std::string_view ErrorCode(const absl::Status& status) {
       return status.code() == absl::StatusCode::kDeadlineExceeded ? "TX.TIMEOUT"
                                                                   : "PROVIDER.UNAVAILABLE";
     case Fault::kRefused:
-      return "SCHEMA.VALIDATION_FAILED";
+      return kRowRefused;
     case Fault::kBehind:
     case Fault::kCancelled:
     case Fault::kKnown:

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "platform/status.h"
+#include "publisher/dispatch/failure.h"
 #include "publisher/dispatch/wire.h"
 #include "pubsub/names.h"
 
@@ -38,7 +39,7 @@ void PubsubDispatcher::Dispatch(const std::string& table, const std::string& top
     }
     auto message = ToMessage(*rows[i]);
     if (!message.ok()) {
-      results[i].status = message.status();
+      results[i] = {message.status(), "", std::string(kRowRefused)};
       stopped.insert(rows[i]->aggregate_id);
       continue;
     }

@@ -20,7 +20,7 @@ void VersionedTopicsOnly::Dispatch(const std::string& table, const std::string& 
   }
   const absl::Status refused = InvalidArgument(
       "topic {} is not <module>.<aggregate>.<event>.vN, as topic_style: versioned wants it", topic);
-  done(std::vector<DispatchResult>(rows.size(), {refused, "", ""}));
+  done(std::vector<DispatchResult>(rows.size(), {refused, "", std::string(kRowRefused)}));
 }
 
 }  // namespace lockstep::publisher

@@ -25,7 +25,9 @@ constexpr Line kLines[] = {
     {Kind::kPublished, log::Debug, "published", "outbox_flush_success"},
     {Kind::kDedupHit, log::Info, "the bus had the event already", "outbox_flush_dedup_hit"},
     {Kind::kRetry, log::Warning, "the row will be tried again", "outbox_flush_retry"},
-    {Kind::kUnblamed, log::Warning, "the row will be tried again; others may fail like it",
+    {Kind::kUnblamed, log::Warning,
+     "the row will be tried again, and dies only when others of its topic pass; lockstepctl outbox "
+     "quarantine puts it aside",
      "outbox_flush_retry"},
     {Kind::kDead, log::Error, "the row is dead", "outbox_flush_dead"},
     {Kind::kOutage, log::Warning, "the topic is out of reach; it is tried again",

@@ -1,5 +1,9 @@
 #include "publisher/observe/relay_status.h"
 
+#include <fmt/format.h>
+
+#include "platform/log/masking.h"
+
 namespace lockstep::publisher {
 
 void RelayStatus::OnClaimed(const std::vector<OutboxRow>& rows) {
@@ -18,6 +22,11 @@ void RelayStatus::OnRow(const RowEvent& event) {
     topic.outage.clear();
   } else if (event.kind == Kind::kOutage) {
     record_.topics[labels_.Of(event.row.topic)].outage = event.error;
+  } else if (event.kind == Kind::kUnblamed) {
+    record_.topics[labels_.Of(event.row.topic)].outage = fmt::format(
+        "event {} fails and no other of the topic has passed since ({}); if it is the event's own "
+        "fault, lockstepctl outbox quarantine puts it aside",
+        event.row.event_id.value(), UnlessMasked(event.error));
   }
 }
 

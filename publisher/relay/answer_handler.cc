@@ -36,36 +36,6 @@ std::string CodeOf(const DispatchResult& result) {
 
 }  // namespace
 
-std::optional<Millis> TopicPauses::Pause(const std::string& topic, SteadyTime now) {
-  Topic& state = topics_[topic];
-  if (state.failures > 0 && now < state.until) return std::nullopt;
-  const Millis pause = policy_.Delay(++state.failures, random_());
-  state.until = now + pause;
-  return pause;
-}
-
-void TopicPauses::Reached(const std::string& topic) {
-  if (!topics_.empty()) topics_.erase(topic);
-}
-
-std::vector<std::string> TopicPauses::Paused(SteadyTime now) const {
-  std::vector<std::string> paused;
-  for (const auto& [topic, state] : topics_) {
-    if (now < state.until) paused.push_back(topic);
-  }
-  return paused;
-}
-
-std::optional<Millis> TopicPauses::NextEnd(SteadyTime now) const {
-  std::optional<Millis> next;
-  for (const auto& [topic, state] : topics_) {
-    if (now >= state.until) continue;
-    const auto left = std::chrono::ceil<Millis>(state.until - now);
-    next = next.has_value() ? std::min(*next, left) : left;
-  }
-  return next;
-}
-
 void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResult> results) {
   // A dispatcher that answers for fewer rows than it got is at fault; its rows are not published.
   results.resize(request.entries.size(),
@@ -73,7 +43,7 @@ void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResu
   const auto refused = static_cast<int>(std::ranges::count_if(results, MayBeTheRows));
   // First of all: it says who of the others is at fault.
   for (size_t i = 0; i < results.size(); ++i) {
-    if (Passed(results[i])) doubts_.Passed(*request.entries[i].row);
+    if (Passed(results[i])) doubts_.Passed(*request.entries[i].row, request.sent_at);
   }
   // Key by key: rows of a key stand side by side.
   size_t first = 0;
@@ -116,7 +86,10 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
   if (MayBeTheRows(result) && refused > 1) {
     // One of them is at fault: halves of halves find it.
     behind.insert(behind.begin(), entry);
-    for (KeyQueues::Entry& again : behind) again.request_limit = std::max(1, refused / 2);
+    for (KeyQueues::Entry& again : behind) {
+      doubts_.Suspect(*again.row, now);
+      again.request_limit = std::max(1, refused / 2);
+    }
     parts_.leased.queues().SendAgain(key, std::move(behind));
     return;
   }
@@ -134,18 +107,23 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
 void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchResult& result,
                                   std::vector<KeyQueues::Entry> behind) {
   const Fault fault = FaultOf(result.status);
-  if (fault == Fault::kRefused) {
+  const bool refused = fault == Fault::kRefused;
+  if (refused && !result.code.empty()) {
     return RetryOrBury(entry, result, /*permanent=*/true, std::move(behind));
   }
-  if (fault == Fault::kRow) {
-    const auto [at_fault, times] = doubts_.Failed(*entry.row);
-    return at_fault ? RetryOrBury(entry, result, /*permanent=*/false, std::move(behind))
-                    : Doubt(entry, times, result, std::move(behind));
+  if (refused || fault == Fault::kRow) {
+    const auto [at_fault, times] = doubts_.Failed(*entry.row, parts_.clock.Steady());
+    if (!at_fault) return Doubt(entry, times, result, std::move(behind));
+    // For good, but not by one answer: it may have met two faults of everybody.
+    const bool permanent = refused && entry.row->attempts > 0;
+    return RetryOrBury(entry, result, permanent, std::move(behind));
   }
   behind.insert(behind.begin(), entry);
   if (fault == Fault::kOutage) {
-    GiveBack(std::move(behind), Millis(0), &result);
-    PauseTopic(*entry.row, result);
+    const bool paused = PauseTopic(*entry.row, result);
+    const Millis wait = paused ? Millis(0) : parts_.options.retry.cap;
+    if (!paused) TellUnblamed(*entry.row, wait, result);
+    GiveBack(std::move(behind), wait, &result);
   } else {
     GiveBack(std::move(behind), fault == Fault::kCancelled ? Millis(0) : kAbortedDelay);
   }
@@ -158,17 +136,23 @@ void AnswerHandler::Doubt(const KeyQueues::Entry& entry, int times, const Dispat
   const Millis delay = parts_.options.retry.Delay(row.attempts + times, parts_.random());
   GiveBack({entry}, delay, &result);
   GiveBack(std::move(behind));
-  if (doubts_.Widespread(row.topic)) return PauseTopic(row, result);
+  if (doubts_.Widespread(row.topic) && PauseTopic(row, result)) return;
+  TellUnblamed(row, delay, result);
+}
+
+void AnswerHandler::TellUnblamed(const OutboxRow& row, Millis wait, const DispatchResult& result) {
   const std::string code = CodeOf(result);
   const std::string error =
       ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);
   parts_.events.OnRow(
-      {.kind = Kind::kUnblamed, .row = row, .wait = delay, .code = code, .error = error});
+      {.kind = Kind::kUnblamed, .row = row, .wait = wait, .code = code, .error = error});
 }
 
-void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
-  const auto pause = parts_.pauses.Pause(row.topic, parts_.clock.Steady());
-  if (!pause.has_value()) return;
+bool AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
+  const SteadyTime now = parts_.clock.Steady();
+  if (!parts_.pauses.HasRoomFor(row.topic, now)) return false;
+  const auto pause = parts_.pauses.Pause(row.topic, now);
+  if (!pause.has_value()) return true;
   const std::string error =
       ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);
   outage_ = absl::Status(result.status.code(),
@@ -177,6 +161,7 @@ void AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& resul
       {.kind = Kind::kOutage, .row = row, .wait = *pause, .code = CodeOf(result), .error = error});
   GiveBack(parts_.leased.queues().TakeWaiting(
       [&](const KeyQueues::Entry& entry) { return entry.row->topic == row.topic; }));
+  return true;
 }
 
 void AnswerHandler::RetryOrBury(const KeyQueues::Entry& entry, const DispatchResult& result,

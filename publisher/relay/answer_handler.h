@@ -1,8 +1,5 @@
 #pragma once
 
-#include <map>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,41 +13,9 @@
 #include "publisher/relay/marks.h"
 #include "publisher/relay/published_lately.h"
 #include "publisher/relay/relay_events.h"
+#include "publisher/relay/topic_pauses.h"
 
 namespace lockstep::publisher {
-
-// Topics that are out of reach back off, each alone. Owned by the relay's thread.
-class TopicPauses {
- public:
-  // `policy`: as it is when a pause begins.
-  TopicPauses(const RetryPolicy& policy, Backoff::Random random)
-      : policy_(policy), random_(std::move(random)) {}
-
-  // The pause, or nothing if the topic is paused already.
-  std::optional<Millis> Pause(const std::string& topic, SteadyTime now);
-  void Reached(const std::string& topic);
-
-  std::vector<std::string> Paused(SteadyTime now) const;
-
-  // A claim passed over these. Later: whether other topics are paused now, because a pause has
-  // begun or ended, by its time or by an answer, and rows may wait.
-  void PassedOver(std::vector<std::string> topics) { passed_over_ = std::move(topics); }
-  bool Changed(SteadyTime now) const { return Paused(now) != passed_over_; }
-
-  // Until the first of them may be tried again.
-  std::optional<Millis> NextEnd(SteadyTime now) const;
-
- private:
-  struct Topic {
-    int failures = 0;
-    SteadyTime until;
-  };
-
-  const RetryPolicy& policy_;
-  Backoff::Random random_;
-  std::map<std::string, Topic> topics_;
-  std::vector<std::string> passed_over_;
-};
 
 // Decides what the bus's answers mean for their rows and their keys, and notes it as marks, as
 // pauses of topics, or as rows to be sent again. Owned by the relay's thread.
@@ -84,9 +49,11 @@ class AnswerHandler {
                  const std::vector<DispatchResult>& results, int refused);
   void HandleFailure(const KeyQueues::Entry& entry, const DispatchResult& result,
                      std::vector<KeyQueues::Entry> behind);
+  void TellUnblamed(const OutboxRow& row, Millis wait, const DispatchResult& result);
   void Doubt(const KeyQueues::Entry& entry, int times, const DispatchResult& result,
              std::vector<KeyQueues::Entry> behind);
-  void PauseTopic(const OutboxRow& row, const DispatchResult& result);
+  // False where there are too many: the rows have to wait each for itself.
+  bool PauseTopic(const OutboxRow& row, const DispatchResult& result);
   void RetryOrBury(const KeyQueues::Entry& entry, const DispatchResult& result, bool permanent,
                    std::vector<KeyQueues::Entry> behind);
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
 
 #include "publisher/relay/relay.h"
 #include "publisher/testing/relay_test.h"
@@ -53,8 +55,64 @@ INSTANTIATE_TEST_SUITE_P(Codes, RelayBlame,
                          ::testing::Values(absl::StatusCode::kInternal, absl::StatusCode::kUnknown,
                                            absl::StatusCode::kFailedPrecondition,
                                            absl::StatusCode::kUnimplemented,
+                                           absl::StatusCode::kInvalidArgument,
                                            absl::StatusCode::kDataLoss),
                          [](const auto& code) { return absl::StatusCodeToString(code.param); });
+
+// Answers when told, in the order of the test.
+class InTurn : public Dispatcher {
+ public:
+  void Dispatch(const std::string&, const std::string&, std::vector<RowPtr> rows,
+                Done done) override {
+    const std::scoped_lock lock(mu_);
+    requests_.push_back({rows.front()->aggregate_id, rows.size(), std::move(done)});
+  }
+  // Waits for a request that begins with a row of `key`.
+  bool Answer(const std::string& key, const absl::Status& status) {
+    return testing::Eventually([&] {
+      const std::scoped_lock lock(mu_);
+      const auto found = std::ranges::find(requests_, key, &Request::key);
+      if (found == requests_.end()) return false;
+      found->done(std::vector<DispatchResult>(found->rows, {status, "", ""}));
+      requests_.erase(found);
+      return true;
+    });
+  }
+
+ private:
+  struct Request {
+    std::string key;
+    size_t rows;
+    Done done;
+  };
+  std::mutex mu_;
+  std::vector<Request> requests_;
+};
+
+// As a fault begins, what was sent before it may be answered after the first refusal.
+TEST_F(RelayBlame, WhatWasSentBeforeTheRowFailedSaysNothingOfIt) {
+  auto in_turn = std::make_unique<InTurn>();
+  InTurn& bus = *in_turn;
+  RelayOptions options = Options();
+  options.retry.max_attempts = 1;
+  const auto owner = StartOwner(options, std::move(in_turn));
+  Enqueue("before", 1);
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 1; }));
+  Enqueue("k", 1);
+  ASSERT_TRUE(bus.Answer("k", absl::InvalidArgumentError("no schema")));
+  ASSERT_TRUE(bus.Answer("before", absl::OkStatus()));
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.published == 1; }));
+  ASSERT_TRUE(bus.Answer("k", absl::InvalidArgumentError("no schema")));
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.failed == 2; }));
+  EXPECT_THAT(owner->events.dead, IsEmpty());
+  Enqueue("after", 1);
+  ASSERT_TRUE(bus.Answer("after", absl::OkStatus()));
+  ASSERT_TRUE(owner->events.Await([&] { return owner->events.published == 2; }));
+  ASSERT_TRUE(bus.Answer("k", absl::InvalidArgumentError("no schema")));
+  ASSERT_TRUE(owner->events.Await([&] { return !owner->events.dead.empty(); }));
+  owner->relay->Stop();
+  EXPECT_THAT(owner->events.dead, ElementsAre("k:1 SCHEMA.VALIDATION_FAILED"));
+}
 
 // It has passed rows before the fault, and passes some again: that says nothing of those that wait.
 TEST_F(RelayBlame, AFaultThatComesAndGoesKillsNoRowThatPassesInBetween) {
@@ -95,21 +153,50 @@ TEST_F(RelayBlame, OneRowThatFailsWhileOthersPassDies) {
   EXPECT_THAT(owner->events.outages, IsEmpty());
 }
 
-// Nobody else is there to show whose fault it is, and nobody waits for it.
-TEST_F(RelayBlame, ARowAloneOnItsTopicIsTriedOnAndPausesNobody) {
+// One that was refused under two faults of everybody, and not tried between them, is innocent.
+TEST_F(RelayBlame, ARefusedRowDiesWhenOthersHavePassedTwice) {
   bus_.OnPublish([&](const std::string&, const pubsub::Message& message) {
-    return message.ordering_key == "bad" ? absl::InternalError("no") : absl::OkStatus();
+    return message.ordering_key == "bad" ? absl::InvalidArgumentError("no") : absl::OkStatus();
+  });
+  Enqueue("bad", 1);
+  const auto owner = StartOwner();  // 25 attempts
+  ASSERT_TRUE(PassOthersUntil([&] { return Count("dead_at IS NOT NULL") == 1; }));
+  owner->relay->Stop();
+  EXPECT_EQ(Count("dead_at IS NOT NULL AND attempts = 2"), 1);
+  EXPECT_THAT(owner->events.dead, ElementsAre("bad:1 SCHEMA.VALIDATION_FAILED"));
+}
+
+// Nobody else is there to show whose fault it is, and nobody waits for it.
+TEST_P(RelayBlame, ARowAloneOnItsTopicIsTriedOnAndPausesNobody) {
+  bus_.OnPublish([&](const std::string&, const pubsub::Message& message) {
+    return message.ordering_key == "bad" ? absl::Status(GetParam(), "no") : absl::OkStatus();
   });
   RelayOptions options = Options();
   options.retry.max_attempts = 1;
   Enqueue("bad", 1);
   const auto owner = StartOwner(options);
   ASSERT_TRUE(owner->events.Await([&] { return owner->events.retries.size() > 5; }));
-  EXPECT_EQ(Count("attempts = 0 AND error_code = 'UNKNOWN.INTERNAL'"), 1);
-  Enqueue("good", 1);
-  ASSERT_TRUE(AwaitPublished(1));
+  EXPECT_EQ(Count("attempts = 0 AND dead_at IS NULL AND error_code IS NOT NULL"), 1);
+  EXPECT_TRUE(PassOthersUntil([&] { return Count("dead_at IS NOT NULL") == 1; }))
+      << "now it is known to be alone";
   owner->relay->Stop();
   EXPECT_THAT(owner->events.outages, IsEmpty());
+}
+
+// It would never pass, whoever else does.
+TEST_F(RelayBlame, WhatBreaksALimitIsDeadBeforeItIsSent) {
+  std::atomic<int> calls = 0;
+  bus_.OnPublish([&](const std::string&, const pubsub::Message&) {
+    ++calls;
+    return absl::OkStatus();
+  });
+  Enqueue("bad", 1);
+  SpoilFirstVersions();
+  const auto owner = StartOwner();
+  ASSERT_TRUE(owner->events.Await([&] { return !owner->events.dead.empty(); }));
+  owner->relay->Stop();
+  EXPECT_THAT(owner->events.dead, ElementsAre("bad:1 SCHEMA.VALIDATION_FAILED"));
+  EXPECT_EQ(calls, 0);
 }
 
 }  // namespace

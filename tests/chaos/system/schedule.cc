@@ -44,6 +44,7 @@ constexpr Card kDeck[] = {
     {Fault::kRefuseUnknown, "refuse every Publish: UNKNOWN", 1, 4000, 7000},
     {Fault::kRefuseFailedPrecondition, "refuse every Publish: FAILED_PRECONDITION", 1, 4000, 7000},
     {Fault::kRefuseUnimplemented, "refuse every Publish: UNIMPLEMENTED", 1, 4000, 7000},
+    {Fault::kRefuseInvalidArgument, "refuse every Publish: INVALID_ARGUMENT", 1, 4000, 7000},
     {Fault::kRefusePermissionDenied, "refuse every Publish: PERMISSION_DENIED", 1, 2000, 5000},
     {Fault::kRefuseResourceExhausted, "refuse every Publish: RESOURCE_EXHAUSTED", 1, 2000, 5000},
     {Fault::kLockReadModel, "lock a table of the consumer", 3, 8000, 14'000},

@@ -36,6 +36,7 @@ enum class Fault {
   kRefuseUnknown,
   kRefuseFailedPrecondition,
   kRefuseUnimplemented,
+  kRefuseInvalidArgument,
   kRefusePermissionDenied,
   kRefuseResourceExhausted,
   kLockReadModel,  // ACCESS EXCLUSIVE, as ALTER TABLE takes it

@@ -158,6 +158,7 @@ void Storm::Strike(const Planned& planned) {
     case Fault::kRefuseUnknown:
     case Fault::kRefuseFailedPrecondition:
     case Fault::kRefuseUnimplemented:
+    case Fault::kRefuseInvalidArgument:
     case Fault::kRefusePermissionDenied:
     case Fault::kRefuseResourceExhausted: {
       // The code is the last word of its name. Where two meet, the later one counts.
