@@ -59,8 +59,8 @@ http: {{enabled: false}}
 groups:
 )";
 // Tries are few and statements short, so that who blames events for what befalls them is found out.
-// Checkpoints are seldom: one that falls between a standby's last word and its promotion tells of the
-// loss by itself, and hides that nobody else noticed it.
+// Checkpoints are seldom: one that falls between a standby's last word and its promotion tells of
+// the loss by itself, and hides that nobody else noticed it.
 constexpr char kGroupYaml[] = R"(  - file: {}.yaml
     lanes: 2
     ack_deadline: 10s
