@@ -15,6 +15,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/fake_bus_admin.h"
 #include "tests/support/service_stress.h"
+#include "tests/support/silent_server.h"
 #include "tests/support/transaction_pooler.h"
 
 namespace lockstep::publisher {
@@ -169,6 +170,26 @@ TEST_F(ServiceTest, SaysWhichForeignSessionHoldsAShard) {
   EXPECT_TRUE(testing::Eventually([&] { return running->service->Tables()[0].fault.empty(); }));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("a session that is no publisher holds a shard"));
+}
+
+// Its server answers nothing, not even an error: the silence alone must be heard.
+TEST_F(ServiceTest, ARelayThatHangsWithItsDatabaseIsNotReady) {
+  auto server = std::make_unique<testing::SilentServer>(db_.url());
+  PublisherConfig config = Config();
+  config.database = server->url();
+  config.ready_grace = Millis(0);
+  config.ownership.watchdog = Millis(1'000);
+  const auto running = Make(config);
+  ASSERT_TRUE(running->service->Start().ok());
+  const auto reasons = [&] {
+    return fmt::format("{}", fmt::join(running->service->NotReady(), "; "));
+  };
+  ASSERT_TRUE(testing::Eventually([&] { return reasons().empty(); })) << reasons();
+  server->silent = true;
+  EXPECT_TRUE(testing::Eventually([&] {
+    return reasons().find("shop.outbox: its loop has stood still") != std::string::npos;
+  })) << reasons();
+  server.reset();  // or it would wait for its answers when it stops
 }
 
 TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
