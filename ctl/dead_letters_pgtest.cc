@@ -120,6 +120,25 @@ TEST_F(DeadLettersCtl, EraseTakesTheirPayloadsAndKeepsOrder) {
             2);
 }
 
+// In an attribute, in a note, in a reason; of a message whose aggregate could not be read, too.
+TEST_F(DeadLettersCtl, EraseLeavesNothingBesideThePayloadEither) {
+  world_.database.Run(R"(
+    UPDATE feed_state.dead_letters SET note = 'Ottilie', reason = 'Ottilie',
+      attributes = attributes || '{"name": "Ottilie"}';
+    UPDATE feed_state.dead_letters SET aggregate_key = NULL, blocks = false, ordering_key = 'a'
+     WHERE aggregate_key = 'item/b';
+    UPDATE feed_state.parked SET attributes = attributes || '{"name": "Ottilie"}')");
+  const auto erased = world_.Ctl("--yes erase item a --reason 'request 17'");
+  ASSERT_EQ(erased.status, 0) << erased.err;
+  EXPECT_THAT(erased.out, HasSubstr("2 dead letters, 2 parked events"));
+  const auto left = [&](const std::string& table) {
+    return world_.Count("SELECT count(*) FROM feed_state." + table +
+                        " t WHERE to_jsonb(t)::text LIKE '%Ottilie%'");
+  };
+  EXPECT_EQ(left("dead_letters"), 0);
+  EXPECT_EQ(left("parked"), 2) << "those of b";
+}
+
 TEST_F(DeadLettersCtl, FindsThemByEventAndTypeAndSaysWhenThereAreMore) {
   const json all = json::parse(world_.Ctl("--json dead-letters list").out);
   ASSERT_EQ(all.size(), 2u);

@@ -110,6 +110,19 @@ TEST(Migrator, AStepTakesAsLongAsItNeeds) {
   EXPECT_TRUE(Migrator(**connection, "s", steps).Up().ok());
 }
 
+TEST(Migrator, AStepBesideWritersTakesAsLongAsItNeeds) {
+  testing::TestDatabase db;
+  auto steps = TwoSteps();
+  steps.push_back({.version = 3,
+                   .name = "slow",
+                   .up = "-- concurrently\nSELECT pg_sleep(0.5)",
+                   .down = "SELECT 1"});
+  auto connection = Connection::Open({.url = db.url(), .statement_timeout = Millis(200)});
+  ASSERT_TRUE(connection.ok());
+  const auto applied = Migrator(**connection, "s", steps).Up();
+  EXPECT_TRUE(applied.ok()) << applied.status();
+}
+
 TEST(Migrator, MakesAnIndexBesideWritersAndAfterAFailedTry) {
   testing::TestDatabase db;
   auto connection = db.Connect();

@@ -175,6 +175,17 @@ TEST(Attention, QuotesForTheShell) {
             "lockstepctl outbox pending 'a.b'\\''; rm'");
 }
 
+TEST(Attention, CountsTheParkedKeysThatGetNoNoteOfTheirOwn) {
+  json document = Runner();
+  document["groups"][0]["parked_keys_total"] = 9;
+  for (int i = 0; i < 7; ++i) {
+    document["groups"][0]["parked_keys"].push_back({{"key", "k"}, {"events", 1}, {"why", "w"}});
+  }
+  const std::vector<std::string> titles = Titles(document);
+  ASSERT_EQ(titles.size(), 6U);
+  EXPECT_EQ(titles.back(), "4 more keys of group feed are parked");
+}
+
 TEST(Attention, CountsTheDeadRowsThatGetNoNoteOfTheirOwn) {
   json document = {{"role", "publisher"}, {"outboxes", {{{"table", "a.o"}, {"dead", 9}}}}};
   for (int i = 0; i < 7; ++i) {

@@ -61,6 +61,19 @@ TEST(RepeatLimit, AnotherMessageIsWrittenHoweverManyThereAre) {
   EXPECT_TRUE(limit.Allow({.message = "one more"}, kStart));
 }
 
+TEST(RepeatLimit, SourcesOfAllMessagesTogetherAreBounded) {
+  RepeatLimit limit({.burst = 1, .interval = Millis(1'000)});
+  int written = 0;
+  for (int message = 0; message < 100; ++message) {
+    for (int i = 0; i < 49; ++i) {
+      const LineKind kind{.message = std::to_string(message),
+                          .source = {{"topic", std::to_string(i)}}};
+      written += limit.Allow(kind, kStart) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(written, 1'000 + 80) << "of 4,900; and one of each message that came too late";
+}
+
 // A writer names topics: as many as it likes.
 TEST(RepeatLimit, SourcesBeyondAFewAreCountedTogether) {
   RepeatLimit limit({.burst = 2, .interval = Millis(1'000)});

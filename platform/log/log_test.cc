@@ -72,6 +72,19 @@ TEST(Log, MasksWhoseEventsTheyAre) {
   EXPECT_NE(line.find(" ordering_key=*** reason=*** key=a.b\n"), std::string::npos) << line;
 }
 
+TEST(Log, MasksEveryFieldThatTellsAKey) {
+  MaskKeys(true);
+  for (const char* field : {"ordering_key", "aggregate", "aggregate_id", "aggregate_key", "tenant",
+                            "tenant_id", "reason", "why", "last_error"}) {
+    Configure({});  // and no line is a repeat
+    ::testing::internal::CaptureStderr();
+    Info("a", {{field, "ann"}});
+    const std::string line = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(line.find(std::string(" ") + field + "=***\n"), std::string::npos) << line;
+  }
+  MaskKeys(false);
+}
+
 int LinesOf(const std::string& text, const std::string& part) {
   int lines = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++lines;

@@ -5,6 +5,7 @@
 #include "publisher/relay/relay.h"
 #include "publisher/testing/relay_test.h"
 #include "tests/support/eventually.h"
+#include "tests/support/fake_clock.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -67,6 +68,42 @@ TEST_F(RelayTest, PublishedRowsThatAreGoneAfterAReconnectAreToldAndAudited) {
                          "'outbox_flush_gone' AND detail->>'aggregate_id' = 'k' AND "
                          "detail->>'version' = '2'"),
             1);
+}
+
+// The database counts on from where it went back to: another row has the lost one's sequence.
+TEST_F(RelayTest, PublishedRowsThatAreGoneAreKnownByTheirEvents) {
+  const auto owner = StartOwner();
+  Enqueue("k", 1);
+  Enqueue("k", 2);
+  ASSERT_TRUE(AwaitPublished(2));
+  db_.Run(
+      "DELETE FROM shop.outbox WHERE version = 2;"
+      "ALTER TABLE shop.outbox ALTER COLUMN sequence RESTART WITH 2;"
+      "SELECT lockstep.enqueue('shop.outbox', 'shop.events', 'item', 'y', 'T', 1, 'p')");
+  ASSERT_EQ(db_.QueryInt("SELECT sequence FROM shop.outbox WHERE aggregate_id = 'y'"), 2);
+  EndPublisherSessions();
+  EXPECT_TRUE(owner->events.Await([&] { return owner->events.gone == 1; }));
+  owner->relay->Stop();
+}
+
+// What the cleaner has deleted is not gone.
+TEST_F(RelayTest, RowsThatWerePublishedLongAgoAreNotMissed) {
+  testing::FakeClock clock;
+  clock_ = &clock;
+  const auto owner = StartOwner();
+  Enqueue("k", 1);
+  ASSERT_TRUE(AwaitPublished(1));
+  ASSERT_TRUE(testing::Eventually([&] {
+    clock.Advance(Millis(1));  // marks gather until they are due
+    return Count("published_at IS NOT NULL") == 1;
+  }));
+  clock.Advance(Relay::Environment().remember);
+  db_.Run("DELETE FROM shop.outbox");
+  EndPublisherSessions();
+  Enqueue("z", 1);
+  ASSERT_TRUE(AwaitPublished(2));
+  owner->relay->Stop();
+  EXPECT_EQ(owner->events.gone, 0);
 }
 
 TEST_F(RelayTest, WhatWasClaimedBeforeAReconnectAndIsGoneIsNotSent) {

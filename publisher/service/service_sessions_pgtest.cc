@@ -8,6 +8,7 @@
 #include "publisher/observe/relay_status.h"
 #include "publisher/testing/service_test.h"
 #include "tests/support/eventually.h"
+#include "tests/support/silent_server.h"
 #include "tests/support/transaction_pooler.h"
 
 namespace lockstep::publisher {
@@ -70,6 +71,26 @@ bool RefusesPooler(const PublisherService& service) {
   return std::any_of(reasons.begin(), reasons.end(), [](const std::string& reason) {
     return reason.find("pooler") != std::string::npos;
   });
+}
+
+// Its server answers nothing, not even an error: the silence alone must be heard.
+TEST_F(ServiceTest, ARelayThatHangsWithItsDatabaseIsNotReady) {
+  auto server = std::make_unique<testing::SilentServer>(db_.url());
+  PublisherConfig config = Config();
+  config.database = server->url();
+  config.ready_grace = Millis(0);
+  config.ownership.watchdog = Millis(1'000);
+  const auto running = Make(config);
+  ASSERT_TRUE(running->service->Start().ok());
+  const auto reasons = [&] {
+    return fmt::format("{}", fmt::join(running->service->NotReady(), "; "));
+  };
+  ASSERT_TRUE(testing::Eventually([&] { return reasons().empty(); })) << reasons();
+  server->silent = true;
+  EXPECT_TRUE(testing::Eventually([&] {
+    return reasons().find("shop.outbox: its loop has stood still") != std::string::npos;
+  })) << reasons();
+  server.reset();  // or it would wait for its answers when it stops
 }
 
 TEST_F(ServiceTest, ATransactionPoolerIsRefused) {

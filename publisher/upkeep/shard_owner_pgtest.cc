@@ -68,6 +68,19 @@ TEST_F(ShardOwnerTest, OneIsActiveAndAnotherTakesOver) {
   EXPECT_EQ(Published(), "k:1 k:2 k:3 k:4 k:5 k:6");
 }
 
+TEST_F(ShardOwnerTest, AFellowPublisherIsNoStranger) {
+  const auto one = ShardLocks::Open(db_.url(), Millis(10'000));
+  const auto other = ShardLocks::Open(db_.url(), Millis(10'000));
+  ASSERT_TRUE(one.ok() && other.ok());
+  const int64_t outbox = (*one)->Find(*postgres::QualifiedName::Parse(kTable))->oid;
+  const auto stranger = [&] { return (*(*other)->Look({outbox}))[0].stranger; };
+  ASSERT_TRUE((*one)->Join(outbox).ok());
+  ASSERT_EQ((*one)->Take(outbox, {0}, 1)->size(), 1U);
+  EXPECT_EQ(stranger(), "");
+  ASSERT_TRUE((*one)->Leave(outbox).ok());
+  EXPECT_THAT(stranger(), ::testing::HasSubstr("lockstep-publisher shards"));
+}
+
 TEST_F(ShardOwnerTest, PublishersShareShardsAsTheyComeAndGo) {
   auto a = Join("a", 16);
   ASSERT_TRUE(Await(*a, [](size_t held) { return held == 16; }));

@@ -4,14 +4,17 @@
 
 #include <atomic>
 
+#include "absl/strings/str_join.h"
 #include "platform/status.h"
 #include "postgres/migrator.h"
 #include "postgres/sql_error.h"
 #include "runner/service/inbox_cleaner.h"
+#include "runner/status/health.h"
 #include "runner/testing/test_group.h"
 #include "sql/migrations.h"
 #include "tests/support/eventually.h"
 #include "tests/support/service_stress.h"
+#include "tests/support/silent_server.h"
 
 namespace lockstep::runner {
 namespace {
@@ -36,6 +39,49 @@ TEST(Bus, MayTakeBackItsLeasesInTheMiddleOfABatch) {
   EXPECT_EQ(world.Count("SELECT n FROM rm.counters"), 4);
   EXPECT_EQ(world.Value("SELECT string_agg(version::text, '' ORDER BY seq) FROM rm.history"),
             "1234");
+}
+
+// What came behind it with the same key is still leased, and its place is behind what comes again.
+TEST(Bus, MayTakeBackOneLeaseOfAKey) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  world.options.max_batch = 1;
+  world.Publish({{.id = "a", .version = 1}});
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  const auto holder = world.database.Connect();
+  auto held = holder->Begin();
+  ASSERT_TRUE(held->Execute("SELECT 1 FROM rm.items WHERE id = 'a' FOR UPDATE").ok());
+  world.Publish({{.id = "a", .version = 2}});
+  ASSERT_TRUE(world.Await(
+      [&] { return world.Count("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0; }));
+  world.Publish({{.id = "a", .version = 3}});
+  const MessageId third = world.bus.published().back().message_id;
+  world.Publish({{.id = "a", .version = 4}});
+  ASSERT_TRUE(world.bus.Await([&] { return world.bus.Outstanding(kSubscription) == 3; }));
+  world.bus.LoseLeases(kSubscription, third);
+  EXPECT_TRUE(world.Await([&] { return group->status().counts.nacks > 0; }));
+  ASSERT_TRUE(held->Commit().ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT string_agg(version::text, '' ORDER BY seq) FROM rm.history"),
+            "1234");
+}
+
+// Its server answers nothing, not even an error: the silence alone must be heard.
+TEST(GroupLife, IsNotReadyWhileItsDatabaseHangs) {
+  GroupWorld world;
+  auto server = std::make_unique<testing::SilentServer>(world.database.url());
+  world.database_url = server->url();
+  const HealthOptions limits{.stuck_after = Millis(500), .database_grace = Millis(500)};
+  const auto group = world.NewGroup();
+  const auto reasons = [&] {
+    return absl::StrJoin(NotReady(group->status(), Clock::System().Now(), limits), "; ");
+  };
+  ASSERT_TRUE(world.Await([&] { return reasons().empty(); })) << reasons();
+  server->silent = true;
+  EXPECT_TRUE(world.Await([&] { return reasons().find("stood still") != std::string::npos; }))
+      << reasons();
+  server.reset();  // or the group would wait for its answers when it stops
 }
 
 TEST(Bus, MayLoseAcks) {

@@ -91,6 +91,31 @@ TEST_F(WithoutItsStandby, NobodyIsBlamedHoweverLongItIsAway) {
   EXPECT_EQ(world_->DeadLetters(), 0);
 }
 
+// Nor is an event of another lane that wants a row of such a COMMIT: it would be a dead letter that
+// nothing but the probe has kept from being written.
+TEST_F(WithoutItsStandby, NobodyIsBlamedForARowThatItsCommitHolds) {
+  world_->options.statement_timeout = Millis(100);
+  world_->options.transient_tries = 1;
+  world_->options.max_attempts = 1;
+  world_->options.lanes = 4;
+  world_->database.Run("CREATE TABLE rm.shared (n int); INSERT INTO rm.shared VALUES (0)");
+  const std::string counts = Running("UPDATE rm.shared SET n = n + 1");
+  const auto group = world_->NewGroup();
+  ASSERT_TRUE(world_->Await([&] { return group->status().ready(); }));
+  Wait(true);
+  int64_t events = 0;
+  while (Waiting() == 0) world_->Publish({{.version = ++events, .payload = counts}});
+  for (const char* id : {"k2", "k3", "k4", "k5", "k6"}) {
+    world_->Publish({{.id = id, .payload = counts}});
+    ++events;
+  }
+  EXPECT_TRUE(world_->bus.Await([&] { return group->status().counts.failures >= 4; }));
+  Wait(false);
+  ASSERT_TRUE(world_->AwaitDrained());
+  EXPECT_EQ(world_->DeadLetters(), 0);
+  EXPECT_EQ(world_->Count("SELECT n FROM rm.shared"), events);
+}
+
 TEST_F(WithoutItsStandby, ACommitWhoseWaitSomebodyCancelledIsInDoubt) {
   const auto connection = world_->database.Connect();
   Wait(true);

@@ -182,6 +182,27 @@ TEST_F(Restore, NeedsOneCheckpointAnHourOfThoseThatAreOlder) {
   EXPECT_EQ(Healings(), 0);
 }
 
+// It would be healed from them alone, and what belongs to others stands for none of them.
+TEST_F(Restore, NeedsThoseOfItsOwnEpochAndSubscriptionAndAllThatAreYoung) {
+  auto group = world_.NewGroup();
+  ASSERT_TRUE(AwaitCheckpoint(4));
+  group.reset();
+  world_.database.Run(
+      "UPDATE feed_state.checkpoints SET taken_at = date_trunc('hour', now()) - interval '3 hours' "
+      "+ number * interval '1 minute', epoch = CASE WHEN number = 4 THEN epoch ELSE 99 END, "
+      "subscription = CASE WHEN number = 1 THEN 'another' ELSE subscription END WHERE number <= 4");
+  const int64_t young = NewestCheckpoint();
+  group = world_.NewGroup("another");
+  ASSERT_TRUE(AwaitCheckpoint(young + 4)) << "so often it was seen to";
+  group.reset();
+  EXPECT_EQ(world_.Value("SELECT string_agg(number::text, ',' ORDER BY number) FROM "
+                         "feed_state.checkpoints WHERE number <= 4"),
+            "1,2,4");
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number > 4 AND epoch "
+                         "> 0"),
+            NewestCheckpoint() - 4);
+}
+
 TEST_F(Restore, IsHealedFromAnOlderCheckpointWhereTheNewestIsNoLongerKept) {
   auto group = world_.NewGroup();
   PublishVersion(1);

@@ -45,6 +45,37 @@ TEST(InboxCleaner, KeepsWhatOneClockAloneCallsOld) {
   EXPECT_EQ(*retention.ForgetEvents(*connection, now, 7 * day, 10), 1);
 }
 
+TEST(InboxCleaner, KeepsTombstonesAndInstancesThatOneClockAloneCallsOld) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  world.Publish({{.id = "a"}});
+  ASSERT_TRUE(world.AwaitDrained());
+  group->Stop();
+  world.database.Run(R"(
+    INSERT INTO feed_state.row_versions (consumer_group, generation, projection, row_key, version,
+                                         first_version, deleted_at)
+    SELECT group_name, generation, 'items', 'old', 1, 1, now() - interval '8 days'
+      FROM feed_state.slots;
+    INSERT INTO feed_state.instances (group_name, instance, epoch, lanes, seen_at)
+    VALUES ('feed', 'killed', 1, 2, now() - interval '8 days');
+    INSERT INTO feed_state.offsets (group_name, instance, lane, subscription, message_id,
+                                    publish_time, epoch, updated_at)
+    VALUES ('feed', 'gone', 0, 's', 'm', now() - interval '8 days', 1, now() - interval '8 days');)");
+  const auto connection = world.database.Connect();
+  const state::Retention retention(state::Schema("feed_state"), ConsumerGroup("feed"));
+  const Millis day(24 * 3600 * 1000);
+  const auto left = [&](WallTime now) {
+    EXPECT_TRUE(retention.ForgetTombstones(*connection, now, 7 * day, 10).ok());
+    EXPECT_TRUE(retention.ForgetGone(*connection, now).ok());
+    return world.Value(R"(
+      SELECT concat_ws(',', (SELECT row_key FROM feed_state.row_versions WHERE row_key = 'old'),
+                       (SELECT instance FROM feed_state.instances WHERE instance = 'killed'),
+                       (SELECT instance FROM feed_state.offsets WHERE instance = 'gone')))");
+  };
+  EXPECT_EQ(left(Clock::System().Now() - 8 * day), "old,killed,gone");
+  EXPECT_EQ(left(Clock::System().Now()), "");
+}
+
 // Tombstones live as long as inbox rows; a row that is there has no time of its death.
 TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
   GroupWorld world;

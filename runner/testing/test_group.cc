@@ -79,17 +79,18 @@ GroupWorld::GroupWorld(bool ordered, const std::string& dead_letter_topic) {
 GroupWorld::~GroupWorld() = default;
 
 std::unique_ptr<Group> GroupWorld::NewGroup(const std::string& instance) {
-  environments_.emplace_back(new GroupEnvironment{.database = database.url(),
-                                                  .state_schema = "feed_state",
-                                                  .instance = instance,
-                                                  .transport = bus,
-                                                  .metrics = metrics,
-                                                  .drain = drain,
-                                                  .poll = poll,
-                                                  .retry_halt = Millis(50),
-                                                  .look_for_left = look_for_left,
-                                                  .offsets = offsets,
-                                                  .seek_hooks = std::exchange(seek_hooks, {})});
+  environments_.emplace_back(
+      new GroupEnvironment{.database = database_url.empty() ? database.url() : database_url,
+                           .state_schema = "feed_state",
+                           .instance = instance,
+                           .transport = bus,
+                           .metrics = metrics,
+                           .drain = drain,
+                           .poll = poll,
+                           .retry_halt = Millis(50),
+                           .look_for_left = look_for_left,
+                           .offsets = offsets,
+                           .seek_hooks = std::exchange(seek_hooks, {})});
   auto projector = std::make_unique<TestProjector>();
   projector->may_park = may_park;
   auto group = std::make_unique<Group>(options, std::move(projector), *environments_.back());

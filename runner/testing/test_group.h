@@ -53,7 +53,8 @@ class GroupWorld {
   explicit GroupWorld(bool ordered = true, const std::string& dead_letter_topic = "");
   ~GroupWorld();
 
-  GroupOptions options;  // lanes and the like, for groups made afterwards
+  GroupOptions options;      // lanes and the like, for groups made afterwards
+  std::string database_url;  // of groups made afterwards; empty = the database itself
   bool may_park = true;
   Millis look_for_left{30'000};
   Millis drain{8'000};

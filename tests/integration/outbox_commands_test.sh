@@ -70,11 +70,13 @@ says 'release: 1 rows' "$ctl" outbox release shop.outbox --event "$event" --yes
 [ "$(sql "SELECT count(*) FROM lockstep.outbox_audit")" = 3 ]
 # What one aggregate's events say is erased once they are sent; ids and versions stay, so that enqueue knows them.
 refuses 'wait to be published' "$ctl" erase item a --tenant acme --outbox shop.outbox --reason gdpr --yes
-sql "UPDATE shop.outbox SET published_at = now(), dead_at = NULL, available_at = now() WHERE aggregate_id = 'a'"
+sql "UPDATE shop.outbox SET published_at = now(), dead_at = NULL, available_at = now(), last_error = 'secret',
+     attributes = '{\"name\": \"secret\"}' WHERE aggregate_id = 'a'"
 says 'erased: 0 rows' "$ctl" erase item a --outbox shop.outbox --reason gdpr --yes
 says 'erased: 2 rows' "$ctl" erase item a --tenant acme --outbox shop.outbox --reason gdpr --yes
 [ "$(sql "SELECT string_agg(aggregate_id || version || convert_from(payload, 'UTF8') || content_type, ',' ORDER BY sequence) FROM shop.outbox")" = \
   "a1application/x-lockstep-erased,a2application/x-lockstep-erased,b1secretapplication/protobuf" ]
+[ "$(sql "SELECT count(*) FROM shop.outbox t WHERE aggregate_id = 'a' AND to_jsonb(t)::text LIKE '%secret%'")" = 0 ]
 [ "$(sql "SELECT count(*) FROM lockstep.outbox_audit WHERE action = 'erase' AND note = 'gdpr'")" = 2 ]
 if sql "SELECT lockstep.enqueue('shop.outbox', 't', 'item', 'a', 'T', 2, 'x', tenant_id => 'acme')" 2>/dev/null; then
   echo "FAILED: an erased version was enqueued again"; exit 1

@@ -181,21 +181,24 @@ void FakeBus::HoldAcks(bool hold) {
   changed_.notify_all();
 }
 
-void FakeBus::LoseLeases(const std::string& subscription) {
-  Post([this, subscription] {
+void FakeBus::LoseLeases(const std::string& subscription, const MessageId& message) {
+  Post([this, subscription, message] {
     std::unique_lock lock(mu_);
     const auto receivers = receivers_;
     for (FakeBusReceiver* receiver : receivers) {
       if (receiver->options_.subscription != subscription) continue;
       if (receiver->life_ != FakeBusReceiver::Life::kRunning) continue;
       std::vector<AckToken> lost;
-      for (const auto& [token, bytes] : receiver->in_hand_) lost.emplace_back(token);
-      receiver->in_hand_.clear();
       Sub& sub = subscriptions_[subscription];
+      std::vector<size_t> held;
       for (size_t i = 0; i < sub.entries.size(); ++i) {
-        const bool held = sub.entries[i].holder == receiver && !sub.entries[i].token.empty();
-        if (held) ReleaseEntry(sub, i);
+        const Entry& entry = sub.entries[i];
+        if (entry.holder != receiver || entry.token.empty()) continue;
+        if (!message.value().empty() && entry.message->message_id != message) continue;
+        if (receiver->in_hand_.erase(entry.token) > 0) lost.emplace_back(entry.token);
+        held.push_back(i);
       }
+      for (const size_t i : held) ReleaseEntry(sub, i);
       receiver->in_callback_ = true;
       lock.unlock();
       receiver->sink_.OnLeaseLost(std::move(lost));

@@ -47,8 +47,9 @@ class FakeBus : public pubsub::Transport {
   void SetClockAhead(Millis ahead);  // of ours, in what is published from now on
   void HoldPublishes(bool hold);     // while held, publishes get no answer
   void HoldAcks(bool hold);
-  // Every receiver of it hears OnLeaseLost for what it has in hand, and gets it again.
-  void LoseLeases(const std::string& subscription);
+  // Every receiver of it hears OnLeaseLost for what it has in hand, or for this message alone, and
+  // gets it again.
+  void LoseLeases(const std::string& subscription, const MessageId& message = {});
   void SetStreamState(const std::string& subscription, const absl::Status& state);
 
   // --- what happened ---
