@@ -122,11 +122,14 @@ void AddCheckpoint(const Command& program);
 void AddLag(const Command& program);
 void AddOffsets(const Command& program);
 void AddReset(const Command& offsets);  // called by AddOffsets
+void AddParked(const Command& program);
 void AddProjection(const Command& program);
+void AddReconcile(const Command& program);
 void AddReplay(const Command& program);
 void AddRebuild(const Command& program);
 void AddRoles(const Command& program);
 void AddSchema(const Command& program);
+void AddTrace(const Command& program);
 void AddOutbox(const Command& program);
 void AddProvision(const Command& program);
 

@@ -30,33 +30,8 @@ struct DeadLettersOptions {
   bool payload = false, release = false, accept_missing = false;
 };
 
-// What the commands work on: the runner's state, and the group's declaration where a file has it.
-struct Desk {
-  RunnerContext runner;  // its group is null without --config
-  std::string group;
-
-  postgres::Connection& connection() const { return *runner.connection; }
-  state::DeadLetters desk() const { return {runner.schema(), ConsumerGroup(group)}; }
-};
-
-std::string Operator() { return fmt::format("{} (lockstepctl)", OperatorName()); }
-
-absl::StatusOr<Desk> Open(const Context& context, const DeadLettersOptions& options) {
-  Desk desk{.runner = {}, .group = options.group};
-  ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, options.schema));
-  auto& groups = desk.runner.options.groups;
-  if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
-  if (desk.group.empty()) return InvalidArgument("name the consumer group with --group");
-  for (runner::ConfiguredGroup& group : groups) {
-    if (group.options.name == desk.group) desk.runner.group = &group;
-  }
-  if (desk.runner.group != nullptr) return desk;
-  const auto known =
-      state::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection());
-  if (known.ok()) return desk;
-  if (!absl::IsNotFound(known.status())) return known.status();
-  return NotFound("there is no group '{}' in schema '{}'", desk.group,
-                  desk.runner.options.state_schema);
+state::DeadLetters Letters(const GroupDesk& desk) {
+  return {desk.runner.schema(), ConsumerGroup(desk.group)};
 }
 
 Json LetterJson(const DeadLetterRow& row) {
@@ -90,9 +65,10 @@ void PrintTable(const std::vector<DeadLetterRow>& rows, std::FILE* to) {
 }
 
 // At most `limit` of them, and a word on the terminal if there are more.
-absl::StatusOr<std::vector<DeadLetterRow>> Find(const Desk& desk, const DeadLetterFilter& filter,
-                                                int limit, const char* more) {
-  auto found = desk.desk().List(desk.connection(), filter, limit + 1);
+absl::StatusOr<std::vector<DeadLetterRow>> Find(const GroupDesk& desk,
+                                                const DeadLetterFilter& filter, int limit,
+                                                const char* more) {
+  auto found = Letters(desk).List(desk.connection(), filter, limit + 1);
   if (postgres::SqlState(found.status()) == "22P02") {  // of all that is asked for, only ids can be
     return InvalidArgument("--event: '{}' is not an event id (a UUID)", filter.event_id);
   }
@@ -105,7 +81,7 @@ absl::StatusOr<std::vector<DeadLetterRow>> Find(const Desk& desk, const DeadLett
 }
 
 absl::Status ListLetters(const Context& context, const DeadLettersOptions& options) {
-  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
                    Find(desk, options.filter, options.limit, "--limit shows more"));
   return context.Answer(ListOf(rows, LetterJson), [&] {
@@ -118,7 +94,7 @@ absl::Status ListLetters(const Context& context, const DeadLettersOptions& optio
 }
 
 // Decoded as far as it can be: protobuf needs the group's file (--config), else it is hex.
-Json Payload(const Desk& desk, const DeadLetterRow& row, const Json& attributes) {
+Json Payload(const GroupDesk& desk, const DeadLetterRow& row, const Json& attributes) {
   projections::Event event;
   event.event_type = row.event_type;
   event.payload = row.payload;
@@ -135,9 +111,9 @@ Json Payload(const Desk& desk, const DeadLetterRow& row, const Json& attributes)
 }
 
 absl::Status ShowLetter(const Context& context, const DeadLettersOptions& options) {
-  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
   ASSIGN_OR_RETURN(const DeadLetterRow row,
-                   desk.desk().Show(desk.connection(), options.id, options.payload));
+                   Letters(desk).Show(desk.connection(), options.id, options.payload));
   Json json = LetterJson(row);
   json["attributes"] = Json::parse(row.attributes, nullptr, false);
   if (options.payload) json["payload"] = Payload(desk, row, json["attributes"]);
@@ -149,7 +125,7 @@ absl::Status ShowLetter(const Context& context, const DeadLettersOptions& option
 
 // The dead letters that a dangerous command is about, in the order in which they are replayed:
 // shown, and confirmed. `does`: what happens to them.
-absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const Desk& desk,
+absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const GroupDesk& desk,
                                                   const DeadLettersOptions& options,
                                                   const char* state, const char* does) {
   if (!options.filter.selective()) {
@@ -167,7 +143,7 @@ absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const 
 }
 
 absl::Status Resolve(const Context& context, const DeadLettersOptions& options, bool replay) {
-  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
   if (desk.runner.group == nullptr) {
     return InvalidArgument(
         "name the runner's file with --config: its projections are needed to {} events of '{}'",
@@ -183,7 +159,7 @@ absl::Status Resolve(const Context& context, const DeadLettersOptions& options, 
   for (const DeadLetterRow& row : rows) {
     const absl::Status resolved = resolver.Resolve({.id = row.id,
                                                     .replay = replay,
-                                                    .operator_name = Operator(),
+                                                    .operator_name = OperatorOfThis(),
                                                     .reason = options.reason,
                                                     .accept_missing = options.accept_missing});
     if (resolved.ok()) {
@@ -207,15 +183,15 @@ absl::Status Resolve(const Context& context, const DeadLettersOptions& options, 
 }
 
 absl::Status Quarantine(const Context& context, const DeadLettersOptions& options) {
-  ASSIGN_OR_RETURN(const Desk desk, Open(context, options));
+  ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
   ASSIGN_OR_RETURN(const auto rows,
                    Choose(context, desk, options, options.release ? "quarantined" : "dead",
                           options.release ? "Takes out of quarantine" : "Quarantines"));
   std::vector<int64_t> ids;
   for (const DeadLetterRow& row : rows) ids.push_back(row.id);
-  ASSIGN_OR_RETURN(
-      const int64_t moved,
-      desk.desk().Quarantine(desk.connection(), ids, !options.release, Operator(), options.reason));
+  ASSIGN_OR_RETURN(const int64_t moved,
+                   Letters(desk).Quarantine(desk.connection(), ids, !options.release,
+                                            OperatorOfThis(), options.reason));
   return context.Answer({{"changed", moved}}, [&] { Print("changed: {}\n", moved); });
 }
 

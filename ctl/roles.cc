@@ -13,7 +13,7 @@ namespace lockstep::ctl {
 namespace {
 
 struct RolesOptions {
-  std::string job;   // writer | publisher | runner | operator | reader
+  std::string job;   // writer | publisher | runner | operator | reader | waiter
   std::string role;  // the role in Postgres
   std::string outbox, schema;
   std::vector<std::string> tables;
@@ -55,13 +55,13 @@ absl::StatusOr<Target> StateTarget(const Context& context, const RolesOptions& o
     ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
     names.push_back(name.Quoted());
   }
-  const bool reader = function == "grant_reader";
+  const bool reads = function == "grant_reader" || function == "grant_waiter";
   std::string what = "state " + runner.options.state_schema;
-  if (!reader && !tables.empty()) what += fmt::format(" and {}", fmt::join(tables, ", "));
+  if (!reads && !tables.empty()) what += fmt::format(" and {}", fmt::join(tables, ", "));
   const std::string sql = runner.schema().Sql(fmt::format(
-      "SELECT {{state}}.{}($1::regrole{})", function, reader ? "" : ", $2::text[]::regclass[]"));
+      "SELECT {{state}}.{}($1::regrole{})", function, reads ? "" : ", $2::text[]::regclass[]"));
   postgres::Params params(postgres::QuoteIdentifier(options.role));
-  if (!reader) params.Add(names);
+  if (!reads) params.Add(names);
   auto change = [&session = *runner.connection, sql, params] { return session.Run(sql, params); };
   return Target{std::move(runner.connection), std::move(what), std::move(change)};
 }
@@ -108,9 +108,9 @@ absl::Status Grant(const Context& context, const RolesOptions& options) {
   if (of_outbox && options.outbox.empty()) {
     return InvalidArgument("a {} works on an outbox: name it with --outbox", options.job);
   }
-  if (options.job == "runner" && !options.outbox.empty()) {
-    return InvalidArgument(
-        "a runner works on a service's state: --schema or --config, no --outbox");
+  if ((options.job == "runner" || options.job == "waiter") && !options.outbox.empty()) {
+    return InvalidArgument("a {} works on a service's state: --schema or --config, no --outbox",
+                           options.job);
   }
   RETURN_IF_ERROR(CheckRole(options.role));
   ASSIGN_OR_RETURN(const Target target, Find(context, options, "grant_" + options.job));
@@ -148,13 +148,13 @@ void AddRoles(const Command& program) {
   roles
       .Add("grant",
            "give a role what its job needs and no more: on an outbox writer, publisher, "
-           "operator or reader; on a service's state runner, operator or reader",
+           "operator or reader; on a service's state runner, operator, reader or waiter",
            o, Grant)
       .With({{"job",
               &o->job,
-              "writer, publisher, runner, operator or reader",
+              "writer, publisher, runner, operator, reader or waiter",
               Option::kRequired,
-              {"writer", "publisher", "runner", "operator", "reader"}}})
+              {"writer", "publisher", "runner", "operator", "reader", "waiter"}}})
       .With(on)
       .With({{"--create", &o->create, "make the role if it is not there (no password)"}});
   roles.Add("revoke", "take a role's rights back", o, Revoke).With(on);

@@ -50,6 +50,27 @@ absl::StatusOr<RunnerContext> OpenGroup(const Context& context, const std::strin
   return runner;
 }
 
+absl::StatusOr<GroupDesk> OpenDesk(const Context& context, const std::string& group,
+                                   const std::string& schema) {
+  GroupDesk desk{.runner = {}, .group = group};
+  ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, schema));
+  auto& groups = desk.runner.options.groups;
+  if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
+  if (desk.group.empty()) return InvalidArgument("name the consumer group with --group");
+  for (runner::ConfiguredGroup& configured : groups) {
+    if (configured.options.name == desk.group) desk.runner.group = &configured;
+  }
+  if (desk.runner.group != nullptr) return desk;
+  const auto known =
+      state::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection());
+  if (known.ok()) return desk;
+  if (!absl::IsNotFound(known.status())) return known.status();
+  return NotFound("there is no group '{}' in schema '{}'", desk.group,
+                  desk.runner.options.state_schema);
+}
+
+std::string OperatorOfThis() { return fmt::format("{} (lockstepctl)", OperatorName()); }
+
 std::string OperatorName() {
   for (const char* name : {"LOCKSTEP_OPERATOR", "USER", "LOGNAME"}) {
     const char* value = std::getenv(name);

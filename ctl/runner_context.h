@@ -31,7 +31,20 @@ absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::stri
 // configuration, which can't be done without.
 absl::StatusOr<RunnerContext> OpenGroup(const Context& context, const std::string& name);
 
-// Who runs this command, for the audit.
+// What commands about a group's events work on: the runner's state, and the group's declaration
+// where a file has it.
+struct GroupDesk {
+  RunnerContext runner;  // its group is null without --config
+  std::string group;
+
+  postgres::Connection& connection() const { return *runner.connection; }
+};
+// `group`: empty = the file's only one. NOT_FOUND when neither file nor state knows it.
+absl::StatusOr<GroupDesk> OpenDesk(const Context& context, const std::string& group,
+                                   const std::string& schema);
+
+// Who runs this command, for the audit; and with the program's name.
 std::string OperatorName();
+std::string OperatorOfThis();
 
 }  // namespace lockstep::ctl

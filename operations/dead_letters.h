@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runner/lane/failure_policy.h"
 
@@ -16,12 +17,16 @@ class DeadLetterResolver final : private runner::BatchObserver {
                      const runner::GroupOptions& options, const projections::Projector& projector);
 
   absl::Status Resolve(const state::DeadLetterResolution& resolution);
+  // The same for versions that never came.
+  absl::Status Skip(const state::GapSkip& skip);
 
   // What became of those that waited behind them.
   int64_t applied() const { return applied_; }
   int64_t dead() const { return dead_; }
 
  private:
+  absl::Status Release(const state::GroupEpoch& under, const std::vector<std::string>& keys,
+                       const std::string& what);
   void OnCommitted(std::span<runner::Inbound* const>, const runner::BatchResult& result) override;
   void OnGivenBack(std::span<runner::Inbound* const>) override {}
   void OnFailure(const absl::Status&, std::span<runner::Inbound* const>,

@@ -16,7 +16,7 @@ constexpr int kMostKeys = 5;  // parked keys and dead rows that get a note of th
 
 constexpr char kWhereVersionsAre[] =
     " They follow by themselves when it arrives. Where is it? Ask the source's database: "
-    "lockstepctl outbox pending, and outbox dead, with --key.";
+    "lockstepctl outbox pending, and outbox dead, with --key; or lockstepctl trace.";
 
 // A command, and what somebody would type it for.
 struct Step {
@@ -172,12 +172,14 @@ class Notes {
                        Quoted(TextOf(database_, "schema")));
   }
 
-  // Which versions of an aggregate wait: the runner can't know where the missing one is.
-  std::string WaitingVersions(const std::string& key) const {
-    return Psql(fmt::format(
-        "SELECT version, event_type, event_id, parked_at FROM {}.parked WHERE aggregate_key = {} "
-        "ORDER BY version",
-        Enclosed(TextOf(database_, "schema"), '"', "\"\""), Enclosed(key, '\'', "''")));
+  // The runner can't know where the missing version is, nor whether it will ever come.
+  std::vector<Step> AboutGap(const json& key, const std::string& group) const {
+    const auto command = [&](const char* verb) {
+      return fmt::format("{} parked {} {}{}", ctl_, verb, Quoted(TextOf(key, "key")), Of(group));
+    };
+    return {{"See which versions wait", command("show")},
+            {"Or give it up, if it never comes: what waits is applied without it",
+             command("skip") + " --reason 'why it never comes'"}};
   }
 
   void Lanes(const json& group, const std::string& name) {
@@ -226,9 +228,7 @@ class Notes {
           fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
                       Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
                       events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
-          letter >= 0 ? AboutLetter(letter, name)
-                      : std::vector<Step>{
-                            {"See which versions wait", WaitingVersions(TextOf(key, "key"))}});
+          letter >= 0 ? AboutLetter(letter, name) : AboutGap(key, name));
     }
     const int64_t more = IntOf(group, "parked_keys_total") - std::min(told, kMostKeys);
     if (more > 0) {

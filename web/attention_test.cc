@@ -141,11 +141,11 @@ TEST(Attention, CommandsAreComplete) {
   EXPECT_EQ(notes[0]["commands"][0]["command"],
             "lockstepctl --database 'postgresql://u@h/d' projection check "
             "'/etc/lockstep/feed.yaml' --state-schema 'feed\"s'");
-  // A value in SQL's quotes, the SQL in the shell's.
   EXPECT_EQ(notes[1]["commands"][0]["command"],
-            "psql 'postgresql://u@h/d' -c 'SELECT version, event_type, event_id, parked_at FROM "
-            "\"feed\"\"s\".parked WHERE aggregate_key = '\\''video/it'\\'''\\''s'\\'' ORDER BY "
-            "version'");
+            "lockstepctl --config r.yaml parked show 'video/it'\\''s' --group 'feed'");
+  EXPECT_EQ(notes[1]["commands"][1]["command"],
+            "lockstepctl --config r.yaml parked skip 'video/it'\\''s' --group 'feed' --reason 'why "
+            "it never comes'");
 }
 
 TEST(Attention, PutsWhatStopsEverythingFirst) {

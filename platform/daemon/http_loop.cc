@@ -60,6 +60,23 @@ std::string NumericName(const sockaddr_storage& address, socklen_t size, int wha
 
 }  // namespace
 
+Waker::Waker() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+Waker::~Waker() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void Waker::Wake() const {
+  const uint64_t one = 1;
+  // It fails only when a wake is pending already.
+  [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof(one));
+}
+
+void Waker::Drain() const {
+  uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t got = read(fd_, &wakes, sizeof(wakes));
+}
+
 absl::StatusOr<std::unique_ptr<HttpServer::Loop>> HttpServer::Loop::Open(const HttpOptions& options,
                                                                          Respond respond) {
   std::unique_ptr<Loop> loop(new Loop(options, std::move(respond)));
@@ -69,16 +86,13 @@ absl::StatusOr<std::unique_ptr<HttpServer::Loop>> HttpServer::Loop::Open(const H
     loop->listener_ = ListenOn(*at);
   }
   if (loop->listener_ < 0) return Unavailable("{}", std::strerror(errno));
-  loop->wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (loop->wake_ < 0) return Unavailable("{}", std::strerror(errno));
+  if (loop->waker_->fd() < 0) return Unavailable("{}", std::strerror(errno));
   return loop;
 }
 
 HttpServer::Loop::~Loop() {
   while (!connections_.empty()) Drop(connections_.begin());
-  for (const int fd : {listener_, wake_}) {
-    if (fd >= 0) close(fd);
-  }
+  if (listener_ >= 0) close(listener_);
 }
 
 int HttpServer::Loop::port() const {
@@ -88,10 +102,9 @@ int HttpServer::Loop::port() const {
   return std::stoi(NumericName(address, size, NI_NUMERICSERV));
 }
 
-void HttpServer::Loop::Wake() {
-  const uint64_t one = 1;
-  // It fails only when a wake is pending already.
-  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
+size_t HttpServer::Loop::waiting() const {
+  return static_cast<size_t>(
+      std::ranges::count(connections_, Connection::kWaits, &Connection::stage));
 }
 
 void HttpServer::Loop::Run(const std::stop_token& stop) {
@@ -100,9 +113,11 @@ void HttpServer::Loop::Run(const std::stop_token& stop) {
     std::vector<pollfd> waits = WhatToWaitFor(now);
     poll(waits.data(), waits.size(), static_cast<int>(UntilSomethingIsDue(now).count()));
     now = Clock::System().Steady();
+    waker_->Drain();  // before the replies are looked for: one that comes then wakes again
     auto wait = waits.begin() + 2;
     for (auto it = connections_.begin(); it != connections_.end() && wait != waits.end(); ++wait) {
-      const bool goes_on = wait->revents == 0 ? now < it->until : Advance(*it, now);
+      const bool has_news = TakeReply(*it, now) || wait->revents != 0;
+      const bool goes_on = has_news ? Advance(*it, now) : now < it->until;
       it = goes_on ? std::next(it) : Drop(it);
     }
     DropUntaken();
@@ -113,7 +128,7 @@ void HttpServer::Loop::Run(const std::stop_token& stop) {
 std::vector<pollfd> HttpServer::Loop::WhatToWaitFor(SteadyTime now) const {
   const short accepts = now < accept_after_ ? 0 : POLLIN;
   std::vector<pollfd> waits = {{.fd = listener_, .events = accepts, .revents = 0},
-                               {.fd = wake_, .events = POLLIN, .revents = 0}};
+                               {.fd = waker_->fd(), .events = POLLIN, .revents = 0}};
   for (const Connection& connection : connections_) {
     const short events = connection.stage == Connection::kWrites ? POLLOUT : POLLIN;
     waits.push_back({.fd = connection.fd, .events = events, .revents = 0});
@@ -150,13 +165,21 @@ void HttpServer::Loop::Accept(SteadyTime now) {
   }
 }
 
+// Those that wait have places of their own.
 void HttpServer::Loop::MakeRoomFor(const std::string& peer) {
-  const auto same = [&](const Connection& connection) { return connection.peer == peer; };
-  const auto of_peer = static_cast<size_t>(std::ranges::count_if(connections_, same));
-  if (of_peer >= options_.per_peer) {
+  const auto any = [](const Connection& connection) {
+    return connection.stage != Connection::kWaits;
+  };
+  const auto same = [&](const Connection& connection) {
+    return any(connection) && connection.peer == peer;
+  };
+  const auto count = [&](const auto& which) {
+    return static_cast<size_t>(std::ranges::count_if(connections_, which));
+  };
+  if (count(same) >= options_.per_peer) {
     Drop(std::ranges::find_if(connections_, same));
-  } else if (connections_.size() >= options_.connections) {
-    Drop(connections_.begin());
+  } else if (count(any) >= options_.connections) {
+    Drop(std::ranges::find_if(connections_, any));
   }
 }
 
@@ -174,8 +197,9 @@ bool HttpServer::Loop::Advance(Connection& connection, SteadyTime now) {
   if (now >= connection.until) return false;
   if (connection.stage == Connection::kReads && !Read(connection, now)) return false;
   if (connection.stage == Connection::kWrites && !Write(connection, now)) return false;
-  if (connection.stage != Connection::kEnds) return true;
-  // The client ends it: bytes that were not read would take the answer from it.
+  if (connection.stage != Connection::kEnds && connection.stage != Connection::kWaits) return true;
+  // The client ends it: bytes that were not read would take the answer from it. While it waits, an
+  // end says that it has gone.
   char ignored[4096];
   const ssize_t got = recv(connection.fd, ignored, sizeof(ignored), 0);
   return got > 0 || (got < 0 && WouldBlock(errno));
@@ -190,7 +214,27 @@ bool HttpServer::Loop::Read(Connection& connection, SteadyTime now) {
     connection.text.append(bytes, static_cast<size_t>(got));
     if (connection.text.find("\r\n\r\n") != std::string::npos) break;
   }
-  connection.text = respond_(connection.text);
+  const auto reply = std::make_shared<HttpReply::State>();
+  reply->waker = waker_;
+  std::optional<std::string> answer = respond_(connection.text, reply);
+  connection.stage = answer ? Connection::kWrites : Connection::kWaits;
+  connection.until = now + (answer ? options_.request_timeout : options_.max_wait);
+  connection.text = std::move(answer).value_or("");
+  if (connection.stage == Connection::kWrites) return true;
+  connection.reply = reply;
+  TakeReply(connection, now);
+  return true;
+}
+
+bool HttpServer::Loop::TakeReply(Connection& connection, SteadyTime now) {
+  if (connection.stage != Connection::kWaits) return false;
+  {
+    const std::scoped_lock lock(connection.reply->mu);
+    if (!connection.reply->text) return false;
+    connection.text = *std::move(connection.reply->text);
+    connection.reply->gone = true;
+  }
+  connection.reply.reset();
   connection.stage = Connection::kWrites;
   connection.until = now + options_.request_timeout;
   return true;
@@ -218,6 +262,10 @@ bool HttpServer::Loop::Write(Connection& connection, SteadyTime now) {
 
 HttpServer::Loop::Connections::iterator HttpServer::Loop::Drop(Connections::iterator connection) {
   close(connection->fd);
+  if (connection->reply != nullptr) {
+    const std::scoped_lock lock(connection->reply->mu);
+    connection->reply->gone = true;
+  }
   return connections_.erase(connection);
 }
 

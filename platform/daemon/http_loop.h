@@ -2,6 +2,9 @@
 
 #include <functional>
 #include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,11 +17,38 @@ struct pollfd;
 
 namespace lockstep {
 
+// Ends a poll. From any thread.
+class Waker {
+ public:
+  Waker();
+  ~Waker();
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  int fd() const { return fd_; }  // -1 with errno when there is none to be had
+  void Wake() const;
+  void Drain() const;
+
+ private:
+  const int fd_;
+};
+
+struct HttpReply::State {
+  std::shared_ptr<const Waker> waker;
+  bool with_body = true;
+
+  std::mutex mu;
+  bool gone = false;                // the connection is
+  std::optional<std::string> text;  // the whole answer
+};
+
 // The connections of an HttpServer, all on one thread: Run polls them until it is woken to stop.
 class HttpServer::Loop {
  public:
-  // Makes the whole answer to a request's head (with the empty line).
-  using Respond = std::function<std::string(const std::string& head)>;
+  // Makes the whole answer to a request's head (with the empty line); nothing when it is given
+  // through `reply`.
+  using Respond = std::function<std::optional<std::string>(
+      const std::string& head, const std::shared_ptr<HttpReply::State>& reply)>;
 
   // Listens; the status says why it can't.
   static absl::StatusOr<std::unique_ptr<Loop>> Open(const HttpOptions& options, Respond respond);
@@ -28,17 +58,19 @@ class HttpServer::Loop {
 
   int port() const;
   void Run(const std::stop_token& stop);
-  void Wake();  // Run looks at its stop token; from any thread
+  void Wake() { waker_->Wake(); }  // Run looks at its stop token; from any thread
+  size_t waiting() const;          // for later answers; on Run's thread
 
  private:
   struct Connection {
-    enum Stage { kReads, kWrites, kEnds };
+    enum Stage { kReads, kWaits, kWrites, kEnds };
 
     int fd = -1;
     std::string peer;
     SteadyTime until;  // when it is cut off
     Stage stage = kReads;
     std::string text;  // what came of the request, then what is left of the answer
+    std::shared_ptr<HttpReply::State> reply;  // while it waits
   };
   using Connections = std::list<Connection>;  // the oldest first
 
@@ -53,13 +85,14 @@ class HttpServer::Loop {
   // What can be done without waiting; false when the connection is over.
   bool Advance(Connection& connection, SteadyTime now);
   bool Read(Connection& connection, SteadyTime now);
+  bool TakeReply(Connection& connection, SteadyTime now);  // false = it is not there yet
   bool Write(Connection& connection, SteadyTime now);
   Connections::iterator Drop(Connections::iterator connection);
 
   const HttpOptions options_;
   const Respond respond_;
   int listener_ = -1;
-  int wake_ = -1;
+  const std::shared_ptr<const Waker> waker_ = std::make_shared<Waker>();
   SteadyTime accept_after_;  // file descriptors had run out
   Connections connections_;
 };

@@ -23,8 +23,14 @@ const char* StatusText(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 409:
+      return "Conflict";
     case 421:
       return "Misdirected Request";
+    case 429:
+      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
     case 503:
@@ -56,35 +62,59 @@ void Bind(ConfigSection& config, HttpOptions& options) {
              "probes may use any");
 }
 
+void HttpReply::Send(const HttpResponse& response) const {
+  {
+    const std::scoped_lock lock(state_->mu);
+    if (state_->gone || state_->text) return;
+    state_->text = Rendered(response, state_->with_body);
+  }
+  state_->waker->Wake();
+}
+
+bool HttpReply::Gone() const {
+  const std::scoped_lock lock(state_->mu);
+  return state_->gone;
+}
+
 HttpServer::HttpServer(HttpOptions options) : options_(std::move(options)) {
   options_.hosts.push_back(options_.address);
 }
 HttpServer::~HttpServer() { Stop(); }
 
-HttpResponse HttpServer::Answer(const std::string& text, bool* with_body) {
+std::optional<HttpResponse> HttpServer::Answer(const std::string& text,
+                                               const std::shared_ptr<HttpReply::State>& reply) {
+  const auto refuse = [](int status, const char* body) {
+    return HttpResponse{.status = status, .body = body};
+  };
   const size_t end = text.find("\r\n\r\n");
-  if (end > options_.max_head) return {.status = 431, .body = "the request's head is too large\n"};
+  if (end > options_.max_head) return refuse(431, "the request's head is too large\n");
   const auto head = ParseHttpHead(std::string_view(text).substr(0, end));
-  if (!head) return {.status = 400, .body = "this is no HTTP request\n"};
-  *with_body = head->method != "HEAD";
+  if (!head) return refuse(400, "this is no HTTP request\n");
+  reply->with_body = head->method != "HEAD";
   if (head->method != "GET" && head->method != "HEAD") {
-    return {.status = 405, .body = "only GET and HEAD are served here\n"};
+    return refuse(405, "only GET and HEAD are served here\n");
   }
   const auto found = handlers_.find(head->path);
-  const bool any_host = found != handlers_.end() && found->second.second == Hosts::kAny;
+  const bool any_host = found != handlers_.end() && found->second.hosts == Hosts::kAny;
   if (!any_host && !HostIsServed(head->host, options_.hosts)) {
-    return {.status = 421,
-            .body =
-                "this endpoint is not served under the name that was asked for; http.hosts "
-                "lists names, IP addresses and localhost always do\n"};
+    return refuse(421,
+                  "this endpoint is not served under the name that was asked for; http.hosts "
+                  "lists names, IP addresses and localhost always do\n");
   }
-  if (found == handlers_.end()) return {.status = 404, .body = "nothing is served at this path\n"};
+  if (found == handlers_.end()) return refuse(404, "nothing is served at this path\n");
+  const Entry& handler = found->second;
+  if (handler.later && loop_->waiting() >= options_.waiting) {
+    return refuse(429, "too many requests wait already; ask again in a while\n");
+  }
+  const HttpRequest request{head->path, head->query};
   try {
-    return found->second.first({head->path, head->query});
+    if (handler.now) return handler.now(request);
+    handler.later(request, HttpReply(reply));
+    return std::nullopt;
   } catch (const std::exception& e) {
     // What was wrong is for the log: the text may hold more than a reader should see.
     log::Warning("a request could not be answered", {{"path", head->path}, {"error", e.what()}});
-    return {.status = 500, .body = "this could not be answered; the log says why\n"};
+    return refuse(500, "this could not be answered; the log says why\n");
   }
 }
 
@@ -93,11 +123,11 @@ absl::Status HttpServer::Start() {
   if (started_) return FailedPrecondition("it was started or stopped before");
   started_ = true;
   if (!options_.enabled) return absl::OkStatus();
-  auto loop = Loop::Open(options_, [this](const std::string& head) {
-    bool with_body = true;
-    const HttpResponse response = Answer(head, &with_body);
-    return Rendered(response, with_body);
-  });
+  auto loop = Loop::Open(
+      options_, [this](const std::string& head, const std::shared_ptr<HttpReply::State>& reply) {
+        const std::optional<HttpResponse> response = Answer(head, reply);
+        return response ? std::optional(Rendered(*response, reply->with_body)) : std::nullopt;
+      });
   if (!loop.ok()) {
     return Unavailable(
         "can't listen on {} port {} for HTTP ({}): the port is taken or the address is not of "

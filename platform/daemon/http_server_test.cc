@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -273,6 +274,68 @@ TEST_F(SlowClientsTest, MoreConnectionsThanItTakesDoNotEndIt) {
   for (int i = 0; i < 60; ++i) many.push_back(std::make_unique<Client>(server_.port()));
   many.clear();
   EXPECT_THAT(Answer(), StartsWith("HTTP/1.1 200"));
+}
+
+// Requests whose answer is given later, by the test.
+class LaterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_.HandleLater("/later", [this](const HttpRequest&, const HttpReply& reply) {
+      const std::scoped_lock lock(mu_);
+      replies_.push_back(reply);
+    });
+    server_.Handle("/hello", [](const HttpRequest&) { return HttpResponse{.body = "hello"}; });
+    ASSERT_TRUE(server_.Start().ok());
+  }
+  std::unique_ptr<Client> Wait() {
+    auto client = std::make_unique<Client>(server_.port());
+    const size_t before = Replies().size();
+    client->Send("GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    while (Replies().size() == before) std::this_thread::sleep_for(Millis(1));
+    return client;
+  }
+  std::vector<HttpReply> Replies() {
+    const std::scoped_lock lock(mu_);
+    return replies_;
+  }
+
+  std::mutex mu_;
+  std::vector<HttpReply> replies_;
+  HttpServer server_{HttpOptions{.request_timeout = Millis(300), .per_peer = 2, .waiting = 3}};
+};
+
+TEST_F(LaterTest, AnAnswerMayComeLaterAndHoldsNobodyUp) {
+  const auto first = Wait();
+  const auto second = Wait();
+  const auto third = Wait();
+  // More than a peer may have otherwise, and longer than a request may take.
+  std::this_thread::sleep_for(Millis(400));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(Ask(server_.port(), kHello), StartsWith("HTTP/1.1 200"));
+  }
+  std::thread([&] { Replies()[1].Send({.status = 408, .body = "in vain"}); }).join();
+  EXPECT_THAT(second->ReadToEnd().value_or("no answer"),
+              AllOf(StartsWith("HTTP/1.1 408 Request Timeout"), HasSubstr("in vain")));
+  Replies()[0].Send({.body = "there"});
+  Replies()[0].Send({.body = "there again"});
+  EXPECT_THAT(first->ReadToEnd().value_or("no answer"), ::testing::EndsWith("\r\n\r\nthere"));
+  server_.Stop();
+  EXPECT_EQ(third->ReadToEnd(), "");
+  EXPECT_TRUE(Replies()[2].Gone());
+  Replies()[2].Send({.body = "too late"});
+}
+
+TEST_F(LaterTest, NoMoreWaitThanAreAllowed) {
+  const auto first = Wait();
+  auto second = Wait();
+  const auto third = Wait();
+  EXPECT_THAT(Ask(server_.port(), "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              StartsWith("HTTP/1.1 429"));
+  second.reset();  // who leaves makes room
+  while (!Replies()[1].Gone()) std::this_thread::sleep_for(Millis(1));
+  const auto fourth = Wait();
+  Replies()[3].Send({.body = "there"});
+  EXPECT_THAT(fourth->ReadToEnd().value_or("no answer"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(HttpServerTest, RefusesAHeadThatIsTooLarge) {

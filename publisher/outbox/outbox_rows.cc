@@ -80,6 +80,8 @@ FROM (
     AND ($3 = '' OR tenant_id = $3) AND ($4 = '' OR topic = $4)
     AND ($5 = '' OR event_type = $5) AND ($6 = '' OR error_code = $6)
     AND ($7::bigint = 0 OR created_at < now() - $7::bigint * interval '1 ms')
+    AND ($9 = '' OR aggregate_type = $9) AND ($10::bigint IS NULL OR version = $10)
+    AND ($11 = '' OR message_id = $11)
   ORDER BY sequence
   LIMIT $8
 ) r)sql";
@@ -242,13 +244,13 @@ absl::StatusOr<ordered_json> FindRows(postgres::Connection& connection, const Qu
                                       RowState state, const RowFilter& filter, int64_t at_most) {
   ASSIGN_OR_RETURN(const Result right, connection.Execute(kMayReadPayload, table.Quoted()));
   const char* const bytes = right[0].Bool("may") ? "octet_length(payload)" : "NULL::int";
-  ASSIGN_OR_RETURN(
-      const Result rows,
-      connection.Execute(
-          FillNames(kFindRows,
-                    {{"outbox", table.Quoted()}, {"state", Sql(state)}, {"payload_bytes", bytes}}),
-          filter.event, filter.key, filter.tenant, filter.topic, filter.type, filter.code,
-          filter.older_than.count(), at_most));
+  ASSIGN_OR_RETURN(const Result rows,
+                   connection.Execute(FillNames(kFindRows, {{"outbox", table.Quoted()},
+                                                            {"state", Sql(state)},
+                                                            {"payload_bytes", bytes}}),
+                                      filter.event, filter.key, filter.tenant, filter.topic,
+                                      filter.type, filter.code, filter.older_than.count(), at_most,
+                                      filter.aggregate_type, filter.version, filter.message_id));
   return ParseAll(rows, "row");
 }
 

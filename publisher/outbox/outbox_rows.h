@@ -54,6 +54,9 @@ struct RowFilter {
   std::string type;
   std::string code;
   Millis older_than{0};
+  std::string aggregate_type = {};
+  std::optional<int64_t> version = {};
+  std::string message_id = {};
 
   friend bool operator==(const RowFilter&, const RowFilter&) = default;
 };

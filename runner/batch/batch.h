@@ -29,6 +29,7 @@ enum class OnGap { kDeclared, kPark, kApply };
 struct BatchRules {
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
+  bool follow_versions = false;  // also where no event minds a gap
 
   // Whether an event parks on a gap of which its projections say so, or not.
   bool ParksOnGap(bool declared) const {
@@ -112,6 +113,13 @@ class Batch {
                                       const state::GroupEpoch& under,
                                       const state::DeadLetterResolution& resolution) const;
 
+  // Lets an aggregate's events go on at a version although some before it have not come: those are
+  // given up, what is at hand before it is applied in its turn. What may go on is answered as
+  // unfinished. FAILED_PRECONDITION with a sentence when there is nothing to give up.
+  absl::StatusOr<BatchResult> SkipTo(postgres::Connection& connection,
+                                     const state::GroupEpoch& under,
+                                     const state::GapSkip& skip) const;
+
   // OK while the epoch is still `under`; ABORTED when it is over.
   absl::Status Confirm(postgres::Connection& connection, const state::GroupEpoch& under) const;
 
@@ -120,6 +128,7 @@ class Batch {
 
   const state::KeyStates& key_states() const { return key_states_; }
   bool tracks_versions() const { return key_rules_.track_versions; }
+  bool minds_gaps() const { return key_rules_.track_versions && key_rules_.gaps; }
 
  private:
   friend class BatchRun;

@@ -30,14 +30,14 @@ void BatchRun::Plan(Key& key) const {
 
 absl::Status BatchRun::PlanKeys(BatchResult& result) {
   std::vector<std::string> due;
-  const bool track = batch_.key_rules_.track_versions;
+  const bool gaps = batch_.minds_gaps();
   for (auto& [name, key] : keys_) {
     if (!key.planned) continue;
     Plan(key);
     // Only what may have come free is read: a long queue behind a dead letter or a gap must not be
     // read again with every new event.
     const bool moved =
-        key.reconsider || key.next.settled != key.row.settled || (!track && !key.next.blocked);
+        key.reconsider || key.next.settled != key.row.settled || (!gaps && !key.next.blocked);
     if (key.row.parked > 0 && moved) due.push_back(name);
   }
   if (due.empty()) return absl::OkStatus();
@@ -53,7 +53,7 @@ absl::Status BatchRun::PlanKeys(BatchResult& result) {
     } else {
       result.unfinished.push_back(name);  // one more transaction takes them
     }
-    if (!track && key.loaded < key.row.parked) HoldBack(key);
+    if (!gaps && key.loaded < key.row.parked) HoldBack(key);
   }
   return absl::OkStatus();
 }
@@ -86,13 +86,20 @@ void BatchRun::MapParked(Inbound& item) const {
 }
 
 // Some that are due stay where they are: what came after them goes there too, not past them. (Where
-// versions are followed, the plan sees to that.)
+// events park on a gap, the plan sees to that.)
 void BatchRun::HoldBack(Key& key) {
   for (Entry& entry : key.entries) {
     const bool comes_now = !entry.parked_before() && !entry.seen && entry.fate == Fate::kApplied;
     if (comes_now && entry.item->event.version > key.last_loaded) {
       entry.fate = Fate::kWaitsForDeadLetter;
     }
+  }
+  if (!key.next.settled) return;
+  // Only what does not wait is settled.
+  key.next.settled = key.row.settled;
+  for (const Entry& entry : key.entries) {
+    if (Waits(entry.fate)) continue;
+    key.next.settled = std::max(key.next.settled.value_or(0), entry.item->event.version);
   }
 }
 

@@ -1,7 +1,8 @@
-// A dead letter that an operator ends by hand: Batch::Resolve and its part of BatchRun.
+// What an operator ends by hand: a dead letter (Batch::Resolve and its part of BatchRun), a gap.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "platform/status.h"
@@ -62,6 +63,44 @@ absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
   return StillDead(connection, resolution.id, *item.poison);
 }
 
+absl::StatusOr<BatchResult> Batch::SkipTo(postgres::Connection& connection,
+                                          const state::GroupEpoch& under,
+                                          const state::GapSkip& skip) const {
+  const std::string& name = skip.aggregate_key;
+  if (!minds_gaps()) {
+    return FailedPrecondition("in group '{}' no event waits for a version that has not come",
+                              group_.value());
+  }
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
+  ASSIGN_OR_RETURN(const state::KeyRows rows,
+                   key_states_.Lock(transaction, under.generation, {name}));
+  const auto found = rows.find(name);
+  if (found == rows.end() || !found->second.settled) {
+    return NotFound("group '{}' has no aggregate {}", group_.value(), name);
+  }
+  const KeyRow& row = found->second;
+  if (row.blocked && *row.blocked < skip.to) {
+    return FailedPrecondition(
+        "version {} of {} is a dead letter: replay or discard it, what waits goes on then",
+        *row.blocked, name);
+  }
+  if (skip.to <= *row.settled + 1) {
+    return FailedPrecondition("nothing is missing before version {} of {}: {} is settled", skip.to,
+                              name, *row.settled);
+  }
+  ASSIGN_OR_RETURN(const int64_t waiting,
+                   dead_letters_.AtHand(transaction, under.generation, name, skip.to - 1,
+                                        std::numeric_limits<int64_t>::max()));
+  if (waiting == 0) {
+    return FailedPrecondition("nothing of {} waits at version {} or behind it", name, skip.to);
+  }
+  RETURN_IF_ERROR(key_states_.SkipTo(transaction, group_, under.generation, skip));
+  RETURN_IF_ERROR(transaction.Commit());
+  BatchResult result;
+  result.unfinished.push_back(name);
+  return result;
+}
+
 void BatchRun::AddResolution(const Inbound& item, const state::DeadLetterResolution& resolution) {
   resolved_ = &item;
   resolution_ = &resolution;
@@ -79,7 +118,7 @@ absl::Status BatchRun::ResolveDeadLetter() {
   ASSIGN_OR_RETURN(key.row.blocked, batch_.dead_letters_.Blocking(transaction_, under_.generation,
                                                                   resolved_->aggregate_key));
   if (!resolution_->replay && batch_.key_rules_.track_versions) {
-    RETURN_IF_ERROR(CheckNoneIsMissing(key));
+    if (batch_.minds_gaps()) RETURN_IF_ERROR(CheckNoneIsMissing(key));
     key.row.settled = std::max(key.row.settled.value_or(0), resolved_->event.version);
   }
   return absl::OkStatus();

@@ -10,7 +10,8 @@ namespace {
 bool AnyGap(const KeyRow& row) { return row.open && (row.blocked || row.parked > 0); }
 
 bool Waits(const PlanItem& item, const KeyRow& row, const KeyRules& rules) {
-  const bool past_gap = rules.track_versions && item.version > *row.settled + 1 && !AnyGap(row);
+  const bool past_gap =
+      rules.track_versions && rules.gaps && item.version > *row.settled + 1 && !AnyGap(row);
   // A dead version that blocks needs no predecessor: it says itself what waits for it. One that is
   // skipped is settled by its death, and those before it, which may still come, must not be.
   if (item.poison) return past_gap && !rules.park_on_poison;

@@ -45,7 +45,8 @@ struct PlanItem {
 };
 
 struct KeyRules {
-  bool track_versions = false;  // the group has events that park on a gap
+  bool track_versions = false;  // what is settled is kept per aggregate
+  bool gaps = true;             // of these: the group has events that park on a gap
   bool park_on_poison = true;
 };
 

@@ -109,6 +109,19 @@ TEST(KeyPlan, LetsASecondDeadVersionDieBehindTheFirst) {
   EXPECT_EQ(planned.row.blocked, 2);
 }
 
+// follow_versions where nothing parks on a gap: what is applied, waits or dies stays the same.
+TEST(KeyPlan, FollowsVersionsWithoutMindingGaps) {
+  constexpr KeyRules kFollowing{.track_versions = true, .gaps = false};
+  const Planned planned =
+      Plan({.settled = 1}, {Replacing(5), Poisoned(7), Replacing(8)}, kFollowing);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, Fate::kDeadAndBlocking, kDead));
+  EXPECT_EQ(planned.row.settled, 5);
+  EXPECT_EQ(planned.row.blocked, 7);
+  constexpr KeyRules kSkipping{.track_versions = true, .gaps = false, .park_on_poison = false};
+  const Planned skipped = Plan({.settled = 1}, {Poisoned(7)}, kSkipping);
+  EXPECT_THAT(skipped.fates, ElementsAre(Fate::kDead));
+}
+
 TEST(KeyPlan, DoesNotBlockOnADeadVersionThatWasSettledLongAgo) {
   const Planned planned = Plan({.settled = 5}, {Poisoned(3), Merging(6)}, kTracking);
   EXPECT_THAT(planned.fates, ElementsAre(Fate::kDead, kApply));

@@ -217,7 +217,8 @@ void Group::ReleaseWhatWasLeft(postgres::Connection& connection, const state::Gr
   const SteadyTime now = Clock::System().Steady();
   if (now < next_look_for_left_ || session.releasing()) return;
   next_look_for_left_ = now + context_.environment.look_for_left;
-  const auto keys = context_.batch.key_states().Releasable(connection, under.generation, kKeys);
+  const auto keys = context_.batch.key_states().Releasable(connection, under.generation, kKeys,
+                                                           context_.batch.minds_gaps());
   if (!keys.ok() || keys->empty()) return;
   log::Info("parked events were left due and are released",
             {{"group", context_.options.name}, {"aggregates", keys->size()}});

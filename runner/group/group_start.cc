@@ -107,7 +107,7 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
   RETURN_IF_ERROR(group.projector->Check(connection));
   ASSIGN_OR_RETURN(ready.under, LoadEpoch(group, connection));
   // What goes back to the bus settles no version: whatever waits for it would wait for ever.
-  if (options.dead_letter == DeadLetterTo::kPubsub && group.batch.tracks_versions()) {
+  if (options.dead_letter == DeadLetterTo::kPubsub && group.batch.minds_gaps()) {
     return FailedPrecondition(
         "dead_letter: pubsub leaves gaps, behind which later events of an aggregate park (merge, "
         "or on_gap: park) for ever; use dead_letter: postgres, or on_gap: apply");
@@ -127,8 +127,9 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
   if (!group.batch.tracks_versions()) {
     RETURN_IF_ERROR(keys.ForgetVersions(connection, ready.under.generation));
   }
-  ASSIGN_OR_RETURN(ready.release,
-                   keys.Releasable(connection, ready.under.generation, kMaxReleaseAtStart));
+  RETURN_IF_ERROR(group.epochs.NoteFollows(connection, group.batch.tracks_versions()));
+  ASSIGN_OR_RETURN(ready.release, keys.Releasable(connection, ready.under.generation,
+                                                  kMaxReleaseAtStart, group.batch.minds_gaps()));
   return absl::OkStatus();
 }
 

@@ -35,6 +35,9 @@ void Bind(ConfigSection& config, GroupOptions& options) {
       {{"declared", OnGap::kDeclared}, {"park", OnGap::kPark}, {"apply", OnGap::kApply}},
       "what an event does whose predecessor is missing; declared = park for merge, apply for "
       "replace, or as the projections say");
+  config.Key("follow_versions", &options.follow_versions,
+             "keep every aggregate's version, so that readers can await one; events that park on a "
+             "gap need it in any case");
   config.Choice("dead_letter", &options.dead_letter,
                 {{"postgres", DeadLetterTo::kPostgres}, {"pubsub", DeadLetterTo::kPubsub}},
                 "where poison goes; pubsub nacks it, for unordered subscriptions only");

@@ -45,6 +45,7 @@ struct GroupOptions : FollowedOptions {
 
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
+  bool follow_versions = false;  // also where nothing parks on a gap, for those who await one
   DeadLetterTo dead_letter = DeadLetterTo::kPostgres;
   int dead_letter_budget = 100;  // within the window; more halts the group; 0 = no limit
   Millis dead_letter_window{60'000};

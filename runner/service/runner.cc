@@ -27,6 +27,7 @@
 #include "runner/service/runner_options.h"
 #include "runner/status/health.h"
 #include "runner/status/status_reporter.h"
+#include "runner/status/version_waiters.h"
 
 namespace lockstep::runner {
 namespace {
@@ -84,6 +85,7 @@ struct Runner::Parts {
   std::vector<std::unique_ptr<Group>> groups;
   std::unique_ptr<InboxCleaner> cleaner;
   std::unique_ptr<StatusReporter> reporter;
+  std::unique_ptr<VersionWaiters> waiters;
   HttpServer http;
 
   std::mutex stop_mu;
@@ -135,6 +137,10 @@ absl::Status Runner::Start() {
                             .groups = [&parts] { return parts.Statuses(); },
                             .metrics = parts.metrics},
       parts.http);
+  VersionWaiters::Options waiting{.database = options.database,
+                                  .state_schema = options.state_schema};
+  for (const auto& group : parts.groups) waiting.groups.push_back(group->name());
+  parts.waiters = std::make_unique<VersionWaiters>(std::move(waiting), parts.http);
   RETURN_IF_ERROR(ServePages(
       parts.http,
       [&parts](const HttpRequest& request) {
@@ -142,7 +148,10 @@ absl::Status Runner::Start() {
         return parts.Ready(group == request.query.end() ? "" : group->second);
       },
       parts.metrics, options.metrics_enabled ? options.metrics_path : ""));
-  if (options.http.enabled) RETURN_IF_ERROR(parts.reporter->Start());
+  if (options.http.enabled) {
+    RETURN_IF_ERROR(parts.reporter->Start());
+    RETURN_IF_ERROR(parts.waiters->Start());
+  }
   for (const auto& group : parts.groups) RETURN_IF_ERROR(group->Start());
   return parts.cleaner->Start();
 }
@@ -155,6 +164,7 @@ void Runner::Stop() {
   if (parts.cleaner) services.push_back(parts.cleaner.get());
   for (const auto& group : parts.groups) services.push_back(group.get());
   StopTogether(services);
+  if (parts.waiters) parts.waiters->Stop();
   parts.http.Stop();
   if (parts.reporter) parts.reporter->Stop();
 }

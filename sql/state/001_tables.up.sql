@@ -26,6 +26,8 @@ CREATE TABLE consumer_groups (
   overwrite_until timestamptz,
   -- Which server, on which timeline, the group last ran on: another one was promoted or restored.
   lineage text,
+  -- Whether key_state has every aggregate's version: what reached() can be asked about.
+  follows_versions boolean NOT NULL DEFAULT false,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
   updated_by text NOT NULL DEFAULT current_user,
@@ -55,7 +57,8 @@ CREATE UNIQUE INDEX slots_one_active ON slots (group_name) WHERE state = 'active
 -- Each group with the slot that its runners fill: what nearly every reader asks for.
 CREATE VIEW active_slots AS
 SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_time, g.seek_snapshot,
-       g.seek_state, g.skip_before, g.overwrite_until, g.lineage, g.updated_at AS epoch_began,
+       g.seek_state, g.skip_before, g.overwrite_until, g.lineage, g.follows_versions,
+       g.updated_at AS epoch_began,
        s.slot, s.generation, s.subscription, s.first_publish_time
   FROM consumer_groups g
   JOIN slots s ON s.group_name = g.group_name AND s.slot = g.active_slot;
@@ -137,7 +140,7 @@ WINDOW w AS (PARTITION BY group_name, live)
           CASE WHEN live AND idle THEN publish_time END DESC NULLS LAST,
           publish_time, message_id COLLATE "C";
 
--- An aggregate that is followed version by version (on_gap: park), or that waits. Here and below,
+-- An aggregate that is followed version by version (on_gap: park, follow_versions), or that waits. Here and below,
 -- aggregate keys are compared byte by byte, as the runner sorts them: transactions lock them in one
 -- order whatever the database's language, and no sorting rule of a language is paid for per event.
 CREATE TABLE key_state (

@@ -80,7 +80,7 @@ DECLARE
 BEGIN
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), role);
   EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), role);
-  EXECUTE format('REVOKE ALL ON FUNCTION clean_audit(interval, int) FROM %s', role);
+  EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %I FROM %s', current_schema(), role);
   EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %s', current_schema(), role);
   FOREACH target IN ARRAY read_model LOOP
     EXECUTE format('REVOKE ALL ON %s FROM %s', target, role);

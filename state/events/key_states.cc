@@ -50,9 +50,16 @@ SELECT k.aggregate_key
    AND EXISTS (SELECT 1 FROM {state}.parked p
                 WHERE p.generation = k.generation AND p.aggregate_key = k.aggregate_key
                   AND (k.blocked_version IS NULL OR p.version < k.blocked_version)
-                  AND (k.settled_version IS NULL OR p.version - 1 <= k.settled_version))
+                  AND (NOT $3 OR k.settled_version IS NULL OR p.version - 1 <= k.settled_version))
  ORDER BY k.aggregate_key
  LIMIT $2)";
+
+constexpr std::string_view kSettled = R"(
+SELECT s.follows_versions AS follows, k.settled_version AS settled
+  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS q (group_name, key, n)
+  LEFT JOIN {state}.active_slots s ON s.group_name = q.group_name
+  LEFT JOIN {state}.key_state k ON k.generation = s.generation AND k.aggregate_key = q.key
+ ORDER BY q.n)";
 
 constexpr std::string_view kOpen = R"(
 UPDATE {state}.key_state SET open = true WHERE generation = $1 AND settled_version IS NOT NULL)";
@@ -64,6 +71,19 @@ UPDATE {state}.key_state k
          WHERE generation = $1 GROUP BY aggregate_key) w
  WHERE k.generation = $1 AND k.aggregate_key = w.aggregate_key
    AND k.blocked_version IS NULL AND k.settled_version IS NOT NULL)";
+
+constexpr std::string_view kSkipTo = R"(
+WITH was AS (
+  SELECT settled_version FROM {state}.key_state WHERE generation = $2 AND aggregate_key = $3),
+skipped AS (
+  UPDATE {state}.key_state
+     SET settled_version = $4::bigint - 1, previous_version = NULL, open = false, updated_at = now()
+   WHERE generation = $2 AND aggregate_key = $3)
+INSERT INTO {state}.audit (group_name, action, operator, reason, old, new)
+SELECT $1, 'parked.skip', $5, $6,
+       jsonb_build_object('aggregate', $3::text, 'settled_version', settled_version),
+       jsonb_build_object('aggregate', $3::text, 'settled_version', $4::bigint - 1)
+  FROM was)";
 
 constexpr std::string_view kCountWaiting = R"(
 SELECT count(*) AS keys, coalesce(sum(parked), 0) AS events
@@ -87,6 +107,7 @@ SELECT k.aggregate_key, k.parked, coalesce(k.blocked_version, k.settled_version 
                         AND state IN ('dead', 'quarantined')
                       LIMIT 1) d ON true
  WHERE s.group_name = $1 AND (k.parked > 0 OR k.blocked_version IS NOT NULL)
+   AND ($3 = '' OR k.aggregate_key = $3)
  ORDER BY k.aggregate_key
  LIMIT $2)";
 
@@ -161,12 +182,23 @@ absl::Status KeyStates::ForgetVersions(postgres::Connection& connection, int gen
 }
 
 absl::StatusOr<std::vector<std::string>> KeyStates::Releasable(postgres::Connection& connection,
-                                                               int generation, int limit) const {
+                                                               int generation, int limit,
+                                                               bool gaps) const {
   ASSIGN_OR_RETURN(const auto rows,
-                   connection.Execute(schema_.Sql(kReleasable), generation, limit));
+                   connection.Execute(schema_.Sql(kReleasable), generation, limit, gaps));
   std::vector<std::string> keys;
   for (const postgres::Row row : rows) keys.push_back(row.String("aggregate_key"));
   return keys;
+}
+
+absl::StatusOr<postgres::Result> KeyStates::Settled(postgres::Connection& connection,
+                                                    const std::vector<Question>& questions) const {
+  postgres::Array groups, keys;
+  for (const Question& question : questions) {
+    groups.Add(question.group);
+    keys.Add(envelope::AggregateKey(question.aggregate));
+  }
+  return connection.Execute(schema_.Sql(kSettled), groups, keys);
 }
 
 absl::Status KeyStates::SkipGaps(postgres::Transaction& transaction, int generation) const {
@@ -180,15 +212,21 @@ absl::StatusOr<KeyStates::Waiting> KeyStates::CountWaiting(postgres::Connection&
   return Waiting{.keys = rows[0].Int("keys"), .events = rows[0].Int("events")};
 }
 
+absl::Status KeyStates::SkipTo(postgres::Transaction& transaction, const ConsumerGroup& group,
+                               int generation, const GapSkip& skip) const {
+  return transaction.Run(schema_.Sql(kSkipTo), group, generation, skip.aggregate_key, skip.to,
+                         skip.operator_name, skip.reason);
+}
+
 absl::StatusOr<int64_t> KeyStates::VersionLag(postgres::Connection& connection,
                                               const ConsumerGroup& group) const {
   return connection.Number(schema_.Sql(kVersionLag), group);
 }
 
 absl::StatusOr<postgres::Result> KeyStates::ListWaiting(postgres::Connection& connection,
-                                                        const ConsumerGroup& group,
-                                                        int limit) const {
-  return connection.Execute(schema_.Sql(kListWaiting), group, limit);
+                                                        const ConsumerGroup& group, int limit,
+                                                        const std::string& key) const {
+  return connection.Execute(schema_.Sql(kListWaiting), group, limit, key);
 }
 
 }  // namespace lockstep::state

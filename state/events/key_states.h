@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "envelope/event.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -21,6 +22,14 @@ struct KeyRow {
   int parked = 0;                  // events that wait, in the database
 
   friend bool operator==(const KeyRow&, const KeyRow&) = default;
+};
+
+// What an operator does about versions that never come.
+struct GapSkip {
+  std::string aggregate_key;
+  int64_t to = 0;  // the version that need not wait for them any longer
+  std::string operator_name;
+  std::string reason;
 };
 
 using KeyRows = std::map<std::string, KeyRow>;
@@ -49,8 +58,19 @@ class KeyStates {
 
   // Aggregates with parked events that nothing blocks (left behind by a crash between a release and
   // its continuation), at most `limit`.
+  // `gaps`: a version that has not come holds those after it back.
   absl::StatusOr<std::vector<std::string>> Releasable(postgres::Connection& connection,
-                                                      int generation, int limit) const;
+                                                      int generation, int limit,
+                                                      bool gaps = true) const;
+
+  // How far groups have come with aggregates, question by question: `follows` (NULL = there is no
+  // such group) and `settled` (NULL = nothing of it has come).
+  struct Question {
+    std::string group;
+    envelope::Aggregate aggregate;
+  };
+  absl::StatusOr<postgres::Result> Settled(postgres::Connection& connection,
+                                           const std::vector<Question>& questions) const;
 
   // A reset forward leaves events out on purpose: what waits for them waits no longer.
   absl::Status SkipGaps(postgres::Transaction& transaction, int generation) const;
@@ -67,9 +87,15 @@ class KeyStates {
   absl::StatusOr<int64_t> VersionLag(postgres::Connection& connection,
                                      const ConsumerGroup& group) const;
   // Aggregates that wait, in order: aggregate_key, parked, waits_for (a version), first_parked,
-  // since; and of the dead letter that blocks it dead_letter, code, reason.
+  // since; and of the dead letter that blocks it dead_letter, code, reason. `key`: that one alone.
   absl::StatusOr<postgres::Result> ListWaiting(postgres::Connection& connection,
-                                               const ConsumerGroup& group, int limit) const;
+                                               const ConsumerGroup& group, int limit,
+                                               const std::string& key = "") const;
+
+  // An operator gives up the versions of the aggregate that have not come before this one; audited.
+  // REQUIRES: locked in this transaction.
+  absl::Status SkipTo(postgres::Transaction& transaction, const ConsumerGroup& group,
+                      int generation, const GapSkip& skip) const;
 
  private:
   const Schema schema_;

@@ -24,6 +24,13 @@ SELECT message_id, ordering_key, publish_time, attributes, payload
  WHERE n <= $3 AND (n = 1 OR bytes <= $4)
  ORDER BY aggregate_key, version, event_id)";
 
+constexpr std::string_view kListParked = R"(
+SELECT version, event_id, event_type, message_id, reason, publish_time, parked_at
+  FROM {state}.parked
+ WHERE generation = $1 AND aggregate_key = $2
+ ORDER BY version, event_id
+ LIMIT $3)";
+
 constexpr std::string_view kRemove = R"(
 DELETE FROM {state}.parked p
  USING unnest($2::text[], $3::bigint[], $4::uuid[]) AS r (key, version, event_id)
@@ -33,7 +40,8 @@ DELETE FROM {state}.parked p
 }  // namespace
 
 Parking::Parking(const Schema& schema)
-    : park_(schema, "park", kPark),
+    : schema_(schema),
+      park_(schema, "park", kPark),
       load_(schema, "parked_load", kLoadParked),
       remove_(schema, "parked_remove", kRemove) {}
 
@@ -67,6 +75,11 @@ absl::StatusOr<std::vector<envelope::Received>> Parking::Load(postgres::Transact
   events.reserve(rows.rows());
   for (const postgres::Row row : rows) events.push_back(ReadMessage(row));
   return events;
+}
+
+absl::StatusOr<postgres::Result> Parking::List(postgres::Connection& connection, int generation,
+                                               const std::string& key, int limit) const {
+  return connection.Execute(schema_.Sql(kListParked), generation, key, limit);
 }
 
 absl::Status Parking::Remove(postgres::Transaction& transaction, int generation,

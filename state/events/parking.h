@@ -31,10 +31,16 @@ class Parking {
                                                        const std::vector<std::string>& keys,
                                                        int max_events, int64_t max_bytes) const;
 
+  // What waits of one aggregate, in version order, without the payloads: version, event_id,
+  // event_type, message_id, reason, publish_time, parked_at. Needs no lock.
+  absl::StatusOr<postgres::Result> List(postgres::Connection& connection, int generation,
+                                        const std::string& key, int limit) const;
+
   absl::Status Remove(postgres::Transaction& transaction, int generation,
                       const std::vector<const envelope::Received*>& items) const;
 
  private:
+  const Schema schema_;
   const Statement park_;
   const Statement load_;
   const Statement remove_;

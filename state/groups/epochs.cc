@@ -94,6 +94,10 @@ INSERT INTO {state}.audit (group_name, action, operator, old, new)
 SELECT $1, 'database.moved', $3, to_jsonb(lineage), to_jsonb($2::text)
   FROM was WHERE lineage <> $2)";
 
+constexpr std::string_view kNoteFollows = R"(
+UPDATE {state}.consumer_groups SET follows_versions = $2
+ WHERE group_name = $1 AND follows_versions <> $2)";
+
 constexpr std::string_view kForget = "DELETE FROM {state}.consumer_groups WHERE group_name = $1";
 
 // Two statements on purpose: one alone would wait for the lock and then read what it saw before.
@@ -214,6 +218,10 @@ absl::StatusOr<std::string> Epochs::Lineage(postgres::Connection& connection) {
 absl::Status Epochs::NoteLineage(postgres::Connection& connection, const std::string& lineage,
                                  const std::string& by) const {
   return connection.Run(schema_.Sql(kNoteLineage), group_, lineage, by);
+}
+
+absl::Status Epochs::NoteFollows(postgres::Connection& connection, bool follows) const {
+  return connection.Run(schema_.Sql(kNoteFollows), group_, follows);
 }
 
 absl::Status Epochs::Forget(postgres::Transaction& transaction) const {

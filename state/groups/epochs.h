@@ -98,6 +98,9 @@ class Epochs : public GroupStore {
   absl::Status NoteLineage(postgres::Connection& connection, const std::string& lineage,
                            const std::string& by) const;
 
+  // Whether key_state has every aggregate's version from now on, for those who ask from outside.
+  absl::Status NoteFollows(postgres::Connection& connection, bool follows) const;
+
   // The group, with its slots.
   absl::Status Forget(postgres::Transaction& transaction) const;
 

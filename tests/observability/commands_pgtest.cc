@@ -74,7 +74,7 @@ TEST_F(CommandsTest, OfParkedKeysDeadRowsAndATopicOutOfReach) {
                  Pair::VideoId(7) + "\",\"title\":\"cured\"}', 'UTF8')");
   const std::vector<std::string> typed = TypeAll();
   EXPECT_THAT(typed, Contains(HasSubstr(" dead-letters replay --id ")));
-  EXPECT_THAT(typed, Contains(HasSubstr(" FROM \"feed_state\".parked ")));
+  EXPECT_THAT(typed, Contains(HasSubstr(" parked show 'video/")));
   EXPECT_THAT(typed, Contains(HasSubstr(" outbox replay 'catalog.video_outbox' --event ")));
   EXPECT_THAT(typed, Contains(HasSubstr(" outbox pending 'catalog.video_outbox'")));
   EXPECT_TRUE(Await([&] { return pair_.Version(7) == 3; }, "the parked event"));

@@ -32,6 +32,8 @@ says "rights of a runner on state feed_state and feed.item" \
 says '"on": "state feed_state and feed.item"' "$ctl" --database "$feed" roles grant operator "${name}_operator" \
   --schema feed_state --table feed.item --json
 says 'reader on state feed_state' "$ctl" --database "$feed" roles grant reader "${name}_reader" --schema feed_state
+roles+=("${name}_waiter")
+says 'waiter on state feed_state' "$ctl" --database "$feed" roles grant waiter "${name}_waiter" --schema feed_state --create
 says 'runner on state other_state' "$ctl" --database "$feed" roles grant runner "${name}_other" --schema other_state --create
 refuses 'there is no role "nobody_here".*--create' "$ctl" --database "$source" roles grant writer nobody_here --outbox shop.outbox
 refuses 'name it with --outbox' "$ctl" --database "$source" roles grant writer "${name}_writer" --schema feed_state
@@ -63,7 +65,20 @@ refuses 'permission denied' "$ctl" --database "$feed_reader" --config "$dir/runn
 says '' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" dead-letters discard --id 1 --yes --reason test
 await good "$feed" "SELECT title FROM feed.item WHERE id = 'poison'"
 
-# Looking: lag and offsets.
+# Waiting for a version: nothing but the functions.
+waiter=$(as "${name}_waiter" "$feed")
+may_not "$runner" "SELECT feed_state.reached('feed', 'item', 'k1', 1)"
+may_not "$waiter" 'SELECT * FROM feed_state.key_state'
+may_not "$waiter" 'SELECT * FROM feed.item'
+refuses 'does not follow the versions' psql -d "$waiter" -c "SELECT feed_state.reached('feed', 'item', 'k1', 1)"
+# A table of the caller's own in front of ours answers nothing.
+refuses 'does not follow the versions' psql -d "$waiter" -c "CREATE TEMP TABLE active_slots (group_name text, generation int,
+  follows_versions bool); INSERT INTO active_slots VALUES ('feed', 1, true); SELECT feed_state.reached('feed', 'item', 'k1', 1)"
+
+# Looking: one event, what waits, lag and offsets.
+says 'dead letter 1' "$ctl" --database "$feed_reader" trace --aggregate-type item --aggregate-id poison --version 1 --schema feed_state
+says 'Nothing of group feed waits' "$ctl" --database "$feed_reader" parked list --group feed --schema feed_state
+says '0  missing' "$ctl" --database "$feed_reader" reconcile --group feed --schema feed_state --source "$reader" --outbox shop.outbox
 says 'feed' "$ctl" --database "$feed_reader" lag --schema feed_state
 says 'feed' "$ctl" --database "$feed_reader" offsets show --schema feed_state
 says '\[' "$ctl" --database "$feed_reader" offsets export feed --schema feed_state --json
@@ -161,7 +176,7 @@ may_not "$feed_operator" 'DROP TABLE feed.item'
 for job in writer publisher operator reader; do
   says 'no rights' "$ctl" --database "$source" roles revoke "${name}_$job" --outbox shop.outbox --yes
 done
-for job in runner operator reader; do
+for job in runner operator reader waiter; do
   says 'no rights' "$ctl" --database "$feed" roles revoke "${name}_$job" --schema feed_state --table feed.item --yes
 done
 says 'no rights' "$ctl" --database "$feed" roles revoke "${name}_other" --schema other_state --yes

@@ -1,0 +1,138 @@
+// lockstepctl reconcile, as an operator runs it: with both databases, and by a file.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "ctl/testing/source_world.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class ReconcileCtl : public SourceWorld {
+ protected:
+  void SetUp() override {
+    SourceWorld::SetUp();
+    first_ = Publish("first", 1);
+    AwaitInbox(1);
+    for (const char* item : {"a", "b", "c"}) ids_[item] = Publish(item, 1);
+    ids_["dead"] = Publish("a", 2, "not JSON");
+    ids_["parked"] = Publish("a", 3);
+    last_ = Publish("last", 1);
+    AwaitInbox(7);
+    // Its lanes have said that they are idle: the offset is that of the newest.
+    ASSERT_TRUE(world_.Await([&] {
+      return world_.Count(
+                 "SELECT count(*) FROM feed_state.group_offsets WHERE publish_time = (SELECT "
+                 "max(publish_time) FROM feed_state.offsets)") == 1;
+    }));
+    Enqueue("d", 1, "NULL");                                   // not published yet
+    Enqueue("e", 1, "clock_timestamp() + interval '1 hour'");  // not delivered yet
+  }
+  json Both(int status = 0) { return Json("reconcile --group feed --grace 0s" + Source(), status); }
+  std::string File() const { return world_.folder + "/ledger"; }
+  json ByFile(int status = 0) {
+    EXPECT_EQ(Json("reconcile export '" + File() + "'" + Source())["events"],
+              world_.Count("SELECT count(*) FROM shop.outbox"));
+    return Json("reconcile compare '" + File() + "' --group feed --grace 0s", status);
+  }
+
+  std::string first_, last_;
+  std::map<std::string, std::string> ids_;
+};
+
+TEST_F(ReconcileCtl, EveryEventHasItsClassAndNothingIsMissing) {
+  world_.database.Run(
+      "UPDATE shop.outbox SET message_id = (SELECT message_id FROM feed_state.group_offsets) WHERE "
+      "event_id = '" +
+      last_ + "'");
+  for (const json& result : {Both(), ByFile()}) {
+    const json& counts = result["counts"];
+    EXPECT_EQ(counts["handled"], 5) << result;
+    EXPECT_EQ(counts["dead"], 1) << result;
+    EXPECT_EQ(counts["parked"], 1) << result;
+    EXPECT_EQ(counts["unpublished"], 1) << result;
+    EXPECT_EQ(counts["on_its_way"], 1) << result;
+    EXPECT_EQ(counts["missing"], 0) << result;
+    EXPECT_EQ(counts["orphans"], 0) << result;
+    EXPECT_EQ(counts["entries"], 7) << result;
+    EXPECT_EQ(result["offset"]["event_id"], last_) << result;
+  }
+  EXPECT_THAT(world_.Ctl("reconcile --group feed" + Source()).out, HasSubstr("0  missing"));
+}
+
+TEST_F(ReconcileCtl, AnEventThatNeverCameIsMissing) {
+  world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + ids_["b"] + "'");
+  for (const json& result : {Both(1), ByFile(1)}) {
+    EXPECT_EQ(result["counts"]["missing"], 1) << result;
+    EXPECT_EQ(result["counts"]["handled"], 4) << result;
+    ASSERT_EQ(result["missing"].size(), 1u);
+    EXPECT_EQ(result["missing"][0]["event_id"], ids_["b"]);
+    EXPECT_EQ(result["missing"][0]["aggregate"], "item/b");
+  }
+  EXPECT_THAT(world_.Ctl("reconcile --group feed --grace 0s" + Source()).err,
+              HasSubstr("1 published events never reached group 'feed'"));
+}
+
+TEST_F(ReconcileCtl, AnInboxEntryWithoutItsRowIsAnOrphan) {
+  world_.database.Run("DELETE FROM shop.outbox WHERE event_id = '" + ids_["c"] + "'");
+  // A backfill's event has no row, and needs none.
+  world_.database.Run(
+      "INSERT INTO feed_state.inbox (generation, event_id) SELECT generation, "
+      "'aaaaaaaa-bbbb-5ccc-8ddd-eeeeeeeeeeee' FROM feed_state.active_slots");
+  for (const json& result : {Both(1), ByFile(1)}) {
+    EXPECT_EQ(result["counts"]["orphans"], 1) << result;
+    EXPECT_EQ(result["counts"]["snapshots"], 1) << result;
+    EXPECT_EQ(result["orphans"][0]["event_id"], ids_["c"]);
+    EXPECT_EQ(result["counts"]["missing"], 0) << result;
+  }
+}
+
+// Its row is older than what was asked for, and it came late: asking for the row itself tells.
+TEST_F(ReconcileCtl, ARowFromBeforeTheWindowIsNoOrphan) {
+  world_.database.Run(
+      "UPDATE shop.outbox SET published_at = now() - interval '3 days' WHERE event_id IN ('" +
+      ids_["c"] + "', '" + first_ + "')");
+  const json result = Both();
+  EXPECT_EQ(result["counts"]["handled"], 3) << result;
+  EXPECT_EQ(result["counts"]["orphans"], 0) << result;
+}
+
+TEST_F(ReconcileCtl, WhatAResetLeftOutIsNotMissing) {
+  world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + ids_["b"] + "'");
+  world_.database.Run("UPDATE feed_state.consumer_groups SET skip_before = now()");
+  EXPECT_EQ(Both()["counts"]["left_out"], 1);
+}
+
+TEST_F(ReconcileCtl, ADamagedFileIsRefusedWithASentence) {
+  ByFile();
+  std::ifstream in(File());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 11u);
+  const auto refused = [&](const std::vector<std::string>& content) {
+    std::ofstream out(File(), std::ios::trunc);
+    for (const std::string& line : content) out << line << '\n';
+    out.close();
+    const auto ran = world_.Ctl("reconcile compare '" + File() + "' --group feed");
+    EXPECT_EQ(ran.status, 1);
+    return ran.err;
+  };
+  EXPECT_THAT(refused({lines.begin(), lines.end() - 1}), HasSubstr("cut off or damaged after 9"));
+  auto fewer = lines;
+  fewer.erase(fewer.begin() + 3);
+  EXPECT_THAT(refused(fewer), HasSubstr("does not have as many events as it says"));
+  auto swapped = lines;
+  std::swap(swapped[2], swapped[4]);
+  EXPECT_THAT(refused(swapped), HasSubstr("not in the order of their ids"));
+  EXPECT_THAT(refused({"{}"}), HasSubstr("is no file of lockstepctl reconcile export"));
+  EXPECT_THAT(world_.Ctl("reconcile --group feed").err, HasSubstr("name the source's database"));
+  EXPECT_THAT(world_.Ctl("reconcile --group feed --since 90d" + Source()).err,
+              HasSubstr("the inbox forgets events after"));
+}
+
+}  // namespace
+}  // namespace lockstep::ctl

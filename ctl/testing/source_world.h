@@ -1,0 +1,65 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "postgres/migrator.h"
+#include "runner/testing/binary_world.h"
+#include "sql/migrations.h"
+
+namespace lockstep::ctl {
+
+using namespace runner;  // fixtures of the runner as a process
+
+// A runner, and beside it an outbox (shop.outbox, in the same database) with the rows of what the
+// test publishes.
+class SourceWorld : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto connection = world_.database.Connect();
+    ASSERT_TRUE(postgres::Migrator(*connection, "lockstep", sql::OutboxMigrations()).Up().ok());
+    world_.database.Run("SELECT lockstep.create_outbox('shop.outbox')");
+    runner_ = world_.Runner();
+  }
+  // A row as the publisher leaves it, and the event's id. `published`: an expression, or NULL.
+  std::string Enqueue(const std::string& item, int64_t version,
+                      const std::string& published = "clock_timestamp()") {
+    const std::string id = Uuid(++events_);
+    world_.database.Run(
+        fmt::format("INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, "
+                    "event_type, version, "
+                    "payload, content_type, published_at) VALUES ('{}', 'shop.item', 'item', '{}', "
+                    "'ItemChanged', "
+                    "{}, '{{\"id\":\"{}\",\"a\":\"x\"}}', 'application/json', {})",
+                    id, item, version, item, published));
+    return id;
+  }
+  std::string Publish(const std::string& item, int64_t version, const std::string& data = "") {
+    const std::string id = Enqueue(item, version);
+    world_.Publish(item, version, data, id);
+    return id;
+  }
+  void AwaitInbox(int64_t events) {
+    ASSERT_TRUE(world_.Await([&] {
+      return world_.Count("SELECT count(*) FROM feed_state.inbox") == events;
+    })) << runner_->Errors();
+  }
+  std::string Source() const {
+    return " --source '" + world_.database_url + "' --outbox shop.outbox ";
+  }
+  nlohmann::json Json(const std::string& command, int status = 0) {
+    const auto ran = world_.Ctl("--json " + command);
+    EXPECT_EQ(ran.status, status) << ran.err << ran.out;
+    return nlohmann::json::parse(ran.out, nullptr, false);
+  }
+
+  BinaryWorld world_;
+  std::unique_ptr<testing::Process> runner_;
+  int events_ = 0;
+};
+
+}  // namespace lockstep::ctl
