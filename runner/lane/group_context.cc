@@ -17,7 +17,7 @@ GroupContext::GroupContext(GroupOptions group_options,
       own_offsets(environment.offsets == nullptr ? std::make_unique<state::Offsets>(schema)
                                                  : nullptr),
       batch(schema, epochs.group(), *projector, own_offsets ? *own_offsets : *environment.offsets,
-            {.on_poison = options.on_poison, .on_gap = options.on_gap}),
+            options.batch_rules()),
       metrics(environment.metrics, options.name),
       budget(options.dead_letter_budget, options.dead_letter_window),
       witness(schema, epochs, environment.transport.admin(), environment.instance,
