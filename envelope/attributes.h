@@ -13,6 +13,12 @@ namespace lockstep {
 // Its value is the publisher's position; a message with it and without an event is a heartbeat.
 inline constexpr char kHeartbeatAttribute[] = "lockstep_heartbeat";
 
+// What makes a message a snapshot, and what a snapshot may do besides.
+inline constexpr char kKindAttribute[] = "lockstep_kind";
+inline constexpr char kKindSnapshot[] = "snapshot";
+inline constexpr char kOverwriteAttribute[] = "lockstep_overwrite";
+inline constexpr char kAbsentAttribute[] = "lockstep_absent";
+
 // The attributes of a message: a map of a dozen short texts, in the order in which they were set.
 // They lie side by side and are found by looking along them: a tree costs an allocation for each,
 // on every message of a stream, and finds them no sooner.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "platform/text.h"
+
 namespace lockstep::envelope {
 namespace {
 
@@ -39,6 +41,29 @@ std::string AggregateKey(const Aggregate& aggregate) {
   key += '/';
   key += aggregate.id;
   return key;
+}
+
+std::string ReadKind(Event& event) {
+  const auto is = [&](const char* name, std::string_view wanted, std::string* wrong) {
+    const auto found = event.attributes.find(name);
+    if (found == event.attributes.end()) return false;
+    if (found->second == wanted) return true;
+    *wrong = fmt::format("the attribute '{}' is '{}', not '{}'", name, Truncate(found->second, 100),
+                         wanted);
+    return false;
+  };
+  std::string wrong;
+  if (is(kKindAttribute, kKindSnapshot, &wrong)) event.kind = EventKind::kSnapshot;
+  event.overwrite = is(kOverwriteAttribute, "true", &wrong);
+  event.absent = is(kAbsentAttribute, "true", &wrong);
+  if (!wrong.empty()) return wrong;
+  if (event.overwrite && !event.is_snapshot()) {
+    return fmt::format("the attribute '{}' is a snapshot's", kOverwriteAttribute);
+  }
+  if (event.absent && !event.overwrite) {
+    return fmt::format("the attribute '{}' goes with '{}'", kAbsentAttribute, kOverwriteAttribute);
+  }
+  return wrong;
 }
 
 std::string_view TraceId(std::string_view traceparent) {

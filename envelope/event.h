@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,10 @@ struct Aggregate {
 // An aggregate as one text: `video/123`, with a tenant `video@acme/123`. Injective.
 std::string AggregateKey(const Aggregate& aggregate);
 
+// What a message says of its aggregate: what happened to it (that made this version), or how it
+// stands (at this version).
+enum class EventKind : uint8_t { kEvent, kSnapshot };
+
 // One event as the wire brings it (docs/wire.md): the attributes parsed, the payload untouched.
 struct Event {
   EventId event_id;
@@ -34,7 +39,16 @@ struct Event {
   std::string topic;         // the logical one
   Attributes attributes;     // all of them, for mappings
   std::string payload;
+
+  EventKind kind = EventKind::kEvent;
+  bool overwrite = false;  // of a snapshot: it also replaces a row of its very version
+  bool absent = false;     // of a snapshot that overwrites: the source has no such aggregate
+  bool is_snapshot() const { return kind == EventKind::kSnapshot; }
 };
+
+// Reads the attributes that make an event a snapshot; answers what is wrong with them, empty when
+// nothing is.
+std::string ReadKind(Event& event);
 
 // The trace id of a W3C traceparent (`00-<32 hex digits>-<16>-<2>`); empty when it is none. The
 // header itself travels untouched: outbox row, attribute, logs.

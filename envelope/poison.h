@@ -25,6 +25,10 @@ struct Poison {
   static Poison MappingFailed(std::string_view reason) {
     return {"EVENT.MAPPING_FAILED", std::string(reason)};
   }
+  // A snapshot of an event type that says what happened, not how things stand.
+  static Poison SnapshotRefused(std::string_view reason) {
+    return {"EVENT.SNAPSHOT_REFUSED", std::string(reason)};
+  }
   // The table holds this version from another event.
   static Poison VersionConflict(int64_t version) {
     return {"EVENT.VERSION_CONFLICT",

@@ -146,6 +146,7 @@ void ReadAttributes(Received& message) {
     event.content_type = t;
     return t == "application/protobuf" || t == "application/json";
   });
+  if (std::string wrong = ReadKind(event); !wrong.empty()) reader.Fail(std::move(wrong));
   const auto topic = event.attributes.find("topic");
   if (topic != event.attributes.end()) event.topic = topic->second;
 }

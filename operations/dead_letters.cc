@@ -12,10 +12,7 @@ DeadLetterResolver::DeadLetterResolver(const std::string& database, const state:
     : options_(options),
       offsets_(schema),
       epochs_(schema, ConsumerGroup(options.name)),
-      batch_(schema, ConsumerGroup(options.name), projector, offsets_,
-             {.on_poison = options.on_poison,
-              .on_gap = options.on_gap,
-              .follow_versions = options.follow_versions}),
+      batch_(schema, ConsumerGroup(options.name), projector, offsets_, options.batch_rules()),
       connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
 
 absl::Status DeadLetterResolver::Resolve(const state::DeadLetterResolution& resolution) {

@@ -24,6 +24,7 @@ absl::Status ShadowFiller::Start() {
   runner::GroupOptions options = parts_.options;
   options.name = name_.value();
   options.subscription = row_.new_subscription;
+  options.snapshots.clear();  // those are the live group's
   options.checkpoints = false;
   ASSIGN_OR_RETURN(before_, inbox_.CountSince(connection_, name_, WallTime()));
   metrics_ = std::make_unique<MetricsRegistry>();

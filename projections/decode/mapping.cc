@@ -217,7 +217,8 @@ absl::Status AddRow(const Route& route, const Handler& handler, uint32_t cells,
                     const Decoded& decoded, MappedChange* change) {
   RowChange row;
   row.table = route.table;
-  row.operation = handler.operation;
+  const bool gone = decoded.event->absent;  // what is mapped is its key alone
+  row.operation = gone ? Operation::kDelete : handler.operation;
   row.first_cell = static_cast<uint32_t>(change->cells.size());
   change->cells.resize(row.first_cell + cells);
   uint32_t at = row.first_cell;
@@ -229,13 +230,49 @@ absl::Status AddRow(const Route& route, const Handler& handler, uint32_t cells,
     }
     ++at;
   }
+  change->rows.push_back(row);
+  if (gone) return absl::OkStatus();
   for (const auto& [index, source] : handler.set) {
     ASSIGN_OR_RETURN(change->cells[at + index], ReadCell(source, decoded, &change->text));
   }
   if (handler.deleted_at.has_value()) {
     ASSIGN_OR_RETURN(change->cells.back(), ReadCell(*handler.deleted_at, decoded, &change->text));
   }
-  change->rows.push_back(row);
+  return absl::OkStatus();
+}
+
+bool Replaces(const Handler& handler) { return handler.operation == Operation::kReplace; }
+
+// A snapshot says how an aggregate stands: a table takes that of an event type which replaces its
+// row (and may remove it under a condition).
+absl::Status CheckTakesSnapshots(const Route& route, const Event& event) {
+  const bool replaces = std::ranges::any_of(route.handlers, Replaces);
+  for (const Handler& handler : route.handlers) {
+    if (!handler.Takes(event.schema_version)) continue;
+    const std::string_view type = event.event_type;
+    switch (handler.operation) {
+      case Operation::kReplace:
+      case Operation::kIgnore:
+        break;
+      case Operation::kDelete:
+        if (replaces) break;
+        return FailedPrecondition(
+            "event type '{}' deletes, and a snapshot says what is there: send the snapshot under "
+            "an event type that is mapped with replace",
+            type);
+      case Operation::kMerge:
+        return FailedPrecondition(
+            "event type '{}' is merged, so a snapshot under its name could be a part of the state "
+            "only: send the snapshot under an event type that is mapped with replace",
+            type);
+      case Operation::kIncrement:
+        return FailedPrecondition(
+            "event type '{}' is counted, and a count can't be told from a state: what a snapshot "
+            "holds may have been counted already. Send the snapshot under an event type that "
+            "counts nothing; a counting table is filled by a rebuild from events",
+            type);
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -267,12 +304,16 @@ absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
   Payload payload(*this, mapping, event, is_json);
   for (const Route& route : mapping.routes) {
     bool taken = false;
+    if (event.is_snapshot()) RETURN_IF_ERROR(CheckTakesSnapshots(route, event));
     for (const Handler& handler : route.handlers) {
       if (!handler.Takes(event.schema_version)) continue;
       taken = true;
+      if (event.absent && !Replaces(handler)) continue;
       if (handler.operation == Operation::kIgnore && handler.when.empty()) break;
       ASSIGN_OR_RETURN(const Decoded decoded, payload.Decode(handler.message));
-      ASSIGN_OR_RETURN(const bool holds, AllHold(handler.when, decoded));
+      // (Of what is gone only the key is known, and no condition on the rest.)
+      ASSIGN_OR_RETURN(const bool holds,
+                       event.absent ? absl::StatusOr<bool>(true) : AllHold(handler.when, decoded));
       if (!holds) continue;
       if (handler.operation != Operation::kIgnore) {
         RETURN_IF_ERROR(AddRow(route, handler, cells[route.table], decoded, change));

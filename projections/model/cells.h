@@ -46,7 +46,9 @@ class MappedChange : public Change {
   }
 
   int64_t version = 0;
-  std::string aggregate;  // where some table remembers its rows' aggregates; else empty
+  bool snapshot = false;   // how its aggregate stands at this version, not what made the version
+  bool overwrite = false;  // of a snapshot: it also replaces a row of its very version
+  std::string aggregate;   // where some table remembers its rows' aggregates; else empty
   std::string text;
   std::vector<Cell> cells;
   std::vector<RowChange> rows;

@@ -63,6 +63,10 @@ class Projection {
 
   virtual std::string Name() const = 0;
   virtual bool Wants(const Event& event) const = 0;
+  // Whether it knows what to do with a snapshot (event.kind): how an aggregate stands, which may
+  // come again at the same version. If not, Map may replace rows for one; anything else, and Write,
+  // makes it a dead letter.
+  virtual bool TakesSnapshots() const { return false; }
   virtual bool ParksOnGap(const Event&) const { return false; }
 
   // Tables that are written through the batch, in this order.

@@ -44,6 +44,9 @@ struct ApplyOptions {
   // With `overwrite`: per change, whether the inbox had seen the event before. A seen event is
   // never counted again and never merged again. Empty = all are new.
   std::vector<bool> seen;
+  // Per change, whether a snapshot brought the event's version or a later one: to meet it in a
+  // table is no conflict then. Empty = none.
+  std::vector<bool> covered;
 };
 
 // All projections of one consumer group. The runner knows this interface and nothing else of
@@ -53,12 +56,14 @@ class Projector {
   virtual ~Projector() = default;
 
   // Decodes the payload and maps it. A failure is poison: it will never succeed.
+  // FAILED_PRECONDITION: a snapshot, of an event type whose mapping takes none.
   virtual absl::StatusOr<std::unique_ptr<Change>> Map(const Event& event) const = 0;
 
   // Writes a batch in the caller's transaction: folded per row in version order, each table with
   // one set-based statement, rows in key order, tables in declared order.
   // REQUIRES: the events are new to the inbox (unless overwriting); those of an aggregate are in
-  // version order. A failed status is the database's, to be classified by SQLSTATE.
+  // version order, a snapshot before an event of its version. A failed status is the database's, to
+  // be classified by SQLSTATE.
   virtual absl::StatusOr<std::vector<Outcome>> Apply(postgres::Transaction& transaction,
                                                      const std::vector<const Change*>& changes,
                                                      const ApplyOptions& options) const = 0;
@@ -70,6 +75,10 @@ class Projector {
   // Whether any event of the group may park on a gap. If none can, the runner need not follow the
   // versions of every aggregate.
   virtual bool MayPark() const { return true; }
+
+  // Whether the tables hold nothing but how the aggregates stand: no counts, no SQL of a
+  // projection's own. Then an event that a snapshot has overtaken has nothing left to say.
+  virtual bool HoldsStateAlone() const { return true; }
 
   // Compares the declaration with the live tables: every mismatch, one per line. Called at start;
   // a mismatch halts the group before its first message.

@@ -164,13 +164,13 @@ class Planner {
       plan_->write_any[overwrite] = WriteAny(overwrite);
     }
     plan_->stored = Fill("stored", kStored, {keys_});
+    plan_->delete_rows = Fill("delete", kDeleteRows, {keys_ + version_});
     if (!table_.hard_deletes()) return plan_;
     Inputs claim = keys_ + version_ + Inputs{{"first", "bigint"}, {"gone", "boolean"}};
     if (!table_.aggregate.empty()) claim.push_back({"owner", "text"});
     plan_->claim[0] = Fill("claim", kClaim, {claim, kAfterGeneration, false});
     plan_->claim[1] = Fill("claim_over", kClaim, {claim, kAfterGeneration, true});
     plan_->claimed = Fill("claimed", kClaimed, {keys_, kAfterGeneration});
-    plan_->delete_rows = Fill("delete", kDeleteRows, {keys_ + version_});
     return plan_;
   }
 

@@ -36,7 +36,7 @@ struct TablePlan {
   // [aggregate]. Answers keys.
   PlannedStatement claim[2];
   PlannedStatement claimed;      // group, generation, keys: position, key, version, aggregate
-  PlannedStatement delete_rows;  // keys, version
+  PlannedStatement delete_rows;  // keys, version; also where only a repair takes rows away
   // Counting tables: keys, deltas.
   PlannedStatement count;
 };

@@ -14,6 +14,9 @@ namespace lockstep::projections {
 struct PlainEvent {
   enum class Kind { kReplace, kMerge, kDelete };
   Kind kind = Kind::kReplace;
+  bool snapshot = false;
+  bool overwrite = false;  // of a snapshot
+  bool covered = false;    // a snapshot came of its version or a later one
   std::string key;
   int64_t version = 0;
   std::string owner;  // its aggregate, where rows remember it
@@ -43,7 +46,9 @@ class NaiveApplier {
     if (found != rows_.end()) {
       if (event.owner != found->second.owner) return Outcome::kForeign;
       if (event.version < found->second.version) return Outcome::kSuperseded;
-      if (event.version == found->second.version) return Outcome::kConflict;
+      if (event.version == found->second.version && !event.overwrite) {
+        return event.snapshot || event.covered ? Outcome::kSuperseded : Outcome::kConflict;
+      }
     }
     const bool nothing = found == rows_.end();
     Row row = nothing ? Row{0, false, defaults_, event.owner} : found->second;

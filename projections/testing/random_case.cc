@@ -53,6 +53,7 @@ RandomCase::RandomCase(uint64_t seed, int number, int streams)
       schema_(number, dice_),
       streams_(streams),
       newest_(static_cast<size_t>(streams)),
+      snapshot_(static_cast<size_t>(streams)),
       left_(streams * 10),
       naive_(Defaults(schema_)) {}
 
@@ -72,15 +73,31 @@ std::string RandomCase::KeyLine(int stream) const {
   return fmt::format("{}", fmt::join(parts, "|"));
 }
 
-RandomCase::Sent RandomCase::MakeEvent(int stream, int64_t version, bool stranger) {
+int RandomCase::SnapshotType() const {
+  const auto replaces = [](const RandomSchema::EventType& type) {
+    return type.kind == PlainEvent::Kind::kReplace;
+  };
+  const auto found = std::ranges::find_if(schema_.types, replaces);
+  return schema_.counts || found == schema_.types.end()
+             ? -1
+             : static_cast<int>(found - schema_.types.begin());
+}
+
+RandomCase::Sent RandomCase::MakeEvent(int stream, int64_t version, bool stranger, bool snapshot) {
   const auto stored = naive_.rows().find(KeyLine(stream));
   const bool nothing = stored == naive_.rows().end() || stored->second.deleted;
-  const int type_index = dice_.Pick(static_cast<int>(schema_.types.size()));
+  const int type_index =
+      snapshot ? SnapshotType() : dice_.Pick(static_cast<int>(schema_.types.size()));
   const RandomSchema::EventType& type = schema_.types[static_cast<size_t>(type_index)];
   PlainEvent plain;
   plain.kind = type.kind;
   plain.key = KeyLine(stream);
   plain.version = version;
+  plain.snapshot = snapshot;
+  plain.overwrite = snapshot && dice_.Chance(20);
+  int64_t& last_snapshot = snapshot_[static_cast<size_t>(stream)];
+  plain.covered = !stranger && version <= last_snapshot;
+  if (snapshot) last_snapshot = std::max(last_snapshot, version);
   if (schema_.owned) plain.owner = stranger ? "stranger" : fmt::format("s{}", stream);
   const bool proto = schema_.protobuf && dice_.Chance(50);
   for (const size_t column : type.columns) {
@@ -97,6 +114,7 @@ RandomCase::Sent RandomCase::MakeEvent(int stream, int64_t version, bool strange
   const int bucket = dice_.Pick(7);
   const int delta = dice_.Pick(21) - 10;
   Sent sent;
+  sent.covered = plain.covered;
   sent.expected = naive_.Apply(plain);
   // Counting knows no versions: whatever the versioned table says, it counts.
   if (schema_.counts) {
@@ -108,6 +126,8 @@ RandomCase::Sent RandomCase::MakeEvent(int stream, int64_t version, bool strange
       fmt::format("E{}", type_index), stranger ? "stranger" : fmt::format("s{}", stream), version,
       proto ? EncodeProto(stream, plain, packed) : EncodeJson(stream, plain, packed),
       proto ? "application/protobuf" : "application/json");
+  if (snapshot) sent.event.kind = envelope::EventKind::kSnapshot;
+  sent.event.overwrite = plain.overwrite;
   return sent;
 }
 
@@ -180,6 +200,7 @@ std::vector<RandomCase::Sent> RandomCase::NextBatch() {
   // What is sent of a stream within a batch has rising versions; a batch may begin with late or
   // forked ones.
   std::map<int, int64_t> last;
+  const bool snapshots = SnapshotType() >= 0;
   int64_t strange_version = 1 + dice_.Pick(5);
   for (int i = 0; i < size; ++i) {
     const int stream = dice_.Pick(streams_);
@@ -193,9 +214,12 @@ std::vector<RandomCase::Sent> RandomCase::NextBatch() {
     int64_t version = newest + 1 + (dice_.Chance(10) ? dice_.Pick(3) : 0);
     if (newest > 0 && dice_.Chance(20)) version = 1 + dice_.Pick(static_cast<int>(newest));
     if (last.contains(stream)) version = std::max(version, last[stream]);
+    const bool snapshot = snapshots && dice_.Chance(25);
+    // Of one version the snapshot comes first.
+    if (snapshot && last.contains(stream) && version == last[stream]) ++version;
     last[stream] = version;
     newest = std::max(newest, version);
-    batch.push_back(MakeEvent(stream, version, /*stranger=*/false));
+    batch.push_back(MakeEvent(stream, version, /*stranger=*/false, snapshot));
   }
   return batch;
 }

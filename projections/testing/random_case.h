@@ -15,6 +15,7 @@ class RandomCase {
  public:
   struct Sent {
     Event event;
+    bool covered = false;  // by a snapshot that came before
     Outcome expected = Outcome::kApplied;
   };
 
@@ -32,14 +33,17 @@ class RandomCase {
  private:
   std::vector<std::string> KeyParts(int stream) const;
   std::string KeyLine(int stream) const;
-  Sent MakeEvent(int stream, int64_t version, bool stranger);
+  Sent MakeEvent(int stream, int64_t version, bool stranger, bool snapshot = false);
+  // An event type that replaces, of a table that counts nothing; -1 = there is none.
+  int SnapshotType() const;
   std::string EncodeJson(int stream, const PlainEvent& plain, int packed);
   std::string EncodeProto(int stream, const PlainEvent& plain, int packed) const;
 
   Dice dice_;
   const RandomSchema schema_;
   const int streams_;
-  std::vector<int64_t> newest_;  // by stream
+  std::vector<int64_t> newest_;    // by stream
+  std::vector<int64_t> snapshot_;  // the newest one's version
   std::map<int, int64_t> counted_;
   int left_;
   NaiveApplier naive_;

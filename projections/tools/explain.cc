@@ -67,6 +67,9 @@ absl::StatusOr<Event> ReadEvent(const Json& object) {
       event.attributes[key] = TextOf(value);
     }
   }
+  if (std::string wrong = envelope::ReadKind(event); !wrong.empty()) {
+    return InvalidArgument("{}", wrong);
+  }
   const Json payload = object.contains("payload") ? object["payload"] : Json::object();
   if (payload.is_string()) {
     const std::string& encoded = payload.get_ref<const std::string&>();
@@ -246,11 +249,13 @@ absl::Status GuardPreview::Judge(const Event& event, ExplainedRow* row) {
       stored->aggregate != own) {
     row->guard->verdict = "foreign";
     row->guard->why = *stored->aggregate;
-  } else if (!stored.has_value() || stored->version < event.version) {
+  } else if (!stored.has_value() || stored->version < event.version ||
+             (stored->version == event.version && event.overwrite)) {
     row->guard->verdict = "apply";
     would_be_[at] = {event.version, row->operation.ends_with("delete"), own};
   } else {
-    row->guard->verdict = stored->version == event.version ? "conflict" : "superseded";
+    const bool fork = stored->version == event.version && !event.is_snapshot();
+    row->guard->verdict = fork ? "conflict" : "superseded";
   }
   return absl::OkStatus();
 }

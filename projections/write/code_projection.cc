@@ -26,10 +26,20 @@ absl::Status Fenced(const Projection& projection, bool in_transaction, const Cal
   return InvalidArgument("{}", what);
 }
 
+// For what is more than a row replaced: a snapshot may come again at the same version.
+absl::Status CheckTakes(const Projection& projection, const Event& event) {
+  if (!event.is_snapshot() || projection.TakesSnapshots()) return absl::OkStatus();
+  return FailedPrecondition(
+      "projection {} takes events of type '{}' and no snapshots: it does more with them than "
+      "replace rows. Have its TakesSnapshots() answer true once it knows what to do with one, or "
+      "its Wants() false",
+      projection.Name(), event.event_type);
+}
+
 class Sink : public RowSink {
  public:
-  Sink(const GroupPlan& plan, const CodeProjection& code, MappedChange* change)
-      : plan_(plan), code_(code), change_(*change) {}
+  Sink(const GroupPlan& plan, const CodeProjection& code, const Event& event, MappedChange* change)
+      : plan_(plan), code_(code), event_(event), change_(*change) {}
 
   absl::Status Replace(size_t table, const std::vector<std::string>& key,
                        const Values& values) override {
@@ -55,6 +65,7 @@ class Sink : public RowSink {
     }
     const CodeTable& declared = code_.tables[index];
     const Table& table = plan_.tables[code_.first_table + index];
+    if (operation != Operation::kReplace) RETURN_IF_ERROR(CheckTakes(*code_.projection, event_));
     if (const std::string wrong = Refusal(operation, table); !wrong.empty()) {
       return InvalidArgument("projection {}, table {}: {}", code_.projection->Name(),
                              declared.table, wrong);
@@ -66,11 +77,13 @@ class Sink : public RowSink {
     }
     RowChange row;
     row.table = code_.first_table + static_cast<uint32_t>(index);
-    row.operation = operation;
+    // What stands for an aggregate that is gone goes too.
+    const bool gone = event_.absent && operation == Operation::kReplace;
+    row.operation = gone ? Operation::kDelete : operation;
     row.first_cell = static_cast<uint32_t>(change_.cells.size());
     change_.cells.resize(row.first_cell + table.cells());
     for (size_t i = 0; i < key.size(); ++i) Put(row.first_cell + i, key[i]);
-    for (const auto& [column, value] : values) {
+    for (const auto& [column, value] : gone ? Values() : values) {
       const auto found = std::ranges::find(table.values, column, &Column::name);
       if (found == table.values.end()) {
         return InvalidArgument("projection {}: table {} was declared without column {}",
@@ -104,6 +117,7 @@ class Sink : public RowSink {
 
   const GroupPlan& plan_;
   const CodeProjection& code_;
+  const Event& event_;
   MappedChange& change_;
 };
 
@@ -146,11 +160,15 @@ absl::Status MapCode(const GroupPlan& plan, const Event& event, MappedChange* ch
     const Projection& projection = *code.projection;
     RETURN_IF_ERROR(Fenced(projection, false, [&] {
       if (!projection.Wants(event)) return absl::OkStatus();
+      if (const absl::Status takes = CheckTakes(projection, event);
+          projection.Writes() && !takes.ok()) {
+        return takes;
+      }
       change->code.push_back(i);
       if (projection.Writes() && change->event == nullptr) {
         change->event = std::make_unique<Event>(event);
       }
-      Sink sink(plan, code, change);
+      Sink sink(plan, code, event, change);
       return projection.Map(event, sink);
     }));
   }

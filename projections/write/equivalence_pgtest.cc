@@ -48,8 +48,12 @@ TEST_P(EquivalenceTest, BatchesEqualOneByOne) {
       const std::vector<RandomCase::Sent> batch = random.NextBatch();
       if (batch.empty()) break;
       std::vector<Event> events;
-      for (const RandomCase::Sent& sent : batch) events.push_back(sent.event);
-      const auto outcomes = ApplyTo(*group->projector, *connection, events);
+      ApplyOptions options;
+      for (const RandomCase::Sent& sent : batch) {
+        events.push_back(sent.event);
+        options.covered.push_back(sent.covered);
+      }
+      const auto outcomes = ApplyTo(*group->projector, *connection, events, options);
       ASSERT_TRUE(outcomes.ok()) << outcomes.status();
       for (size_t i = 0; i < batch.size(); ++i) {
         ASSERT_EQ((*outcomes)[i], batch[i].expected)

@@ -29,6 +29,8 @@ GroupProjector::GroupProjector(GroupPlan plan)
 absl::StatusOr<std::unique_ptr<Change>> GroupProjector::Map(const Event& event) const {
   auto change = std::make_unique<MappedChange>();
   change->version = event.version;
+  change->snapshot = event.is_snapshot();
+  change->overwrite = event.overwrite;
   if (owned_) change->aggregate = AggregateKey(event.aggregate);
   RETURN_IF_ERROR(MapCode(plan_, event, change.get()));
   // An event that only C++ wants need not be declared in the file.
@@ -92,6 +94,12 @@ bool GroupProjector::MayPark() const {
   return std::ranges::any_of(plan_.mappings.events, [](const auto& event) {
     return AnyHandler(event.second, [](const Handler& handler) { return handler.parks_on_gap; });
   });
+}
+
+bool GroupProjector::HoldsStateAlone() const {
+  return std::ranges::none_of(plan_.tables, &Table::counting) &&
+         std::ranges::none_of(plan_.code,
+                              [](const CodeProjection& code) { return code.projection->Writes(); });
 }
 
 absl::Status GroupProjector::Check(postgres::Connection& connection) const {

@@ -15,11 +15,13 @@ using postgres::Params;
 using postgres::Result;
 
 // A row on its way: the steps that are still to be written, in version order, and what they fold
-// to. Of steps with one version only the first is folded: the others are a fork of it. Nor are
-// steps folded of another aggregate than the first that came, where rows have an owner.
+// to. Of steps with one version only the first is folded: the others are a fork of it, unless it is
+// a snapshot, which holds what they say. Nor are steps folded of another aggregate than the first
+// that came, where rows have an owner.
 struct Pending {
   std::vector<Step> steps;
   FoldedRow row;
+  bool overwrite = false;              // takes the place of the stored version itself, too
   const std::string* owner = nullptr;  // null = rows of this table have none
 
   bool Foreign(const Step& step) const {
@@ -33,8 +35,8 @@ class VersionedWriter {
       : context_(context),
         table_(context.table),
         plan_(context.plan),
-        // The stored version itself is accepted on tables that hold snapshots only.
-        overwrite_(context.options.overwrite && !context.table.merges),
+        // The stored version itself is accepted on tables whose events are replaced whole.
+        replays_over_(context.options.overwrite && !context.table.merges),
         outcomes_(*outcomes) {}
 
   absl::Status Write(std::vector<RowSteps> grouped) {
@@ -43,7 +45,15 @@ class VersionedWriter {
     for (RowSteps& row : grouped) AddRow(std::move(row.steps), &rows);
     // The first round locks the rows and strips them of what was stale: the second takes the rest.
     for (int round = 0; round < 2 && !rows.empty(); ++round) {
-      ASSIGN_OR_RETURN(rows, Round(std::move(rows)));
+      std::vector<Pending> refused;
+      const auto over =
+          std::ranges::stable_partition(rows, [](const Pending& row) { return !row.overwrite; });
+      std::vector<Pending> overwriting(std::make_move_iterator(over.begin()),
+                                       std::make_move_iterator(over.end()));
+      rows.erase(over.begin(), over.end());
+      RETURN_IF_ERROR(Round(std::move(rows), false, &refused));
+      RETURN_IF_ERROR(Round(std::move(overwriting), true, &refused));
+      rows = std::move(refused);
     }
     if (rows.empty()) return absl::OkStatus();
     return postgres::SqlError(
@@ -51,9 +61,15 @@ class VersionedWriter {
   }
 
  private:
+  bool Overwrites(const Step& step) const { return replays_over_ || step.change->overwrite; }
+  // Whether it is no fork of the source that its very version is there already.
+  bool MayBeThere(const Step& step) const {
+    return step.change->snapshot || Covered(context_.options, step.event);
+  }
+
   void AddRow(std::vector<Step> steps, std::vector<Pending>* rows) {
     std::erase_if(steps, [&](const Step& step) {
-      if (overwrite_ || !Seen(context_.options, step.event)) return false;
+      if (replays_over_ || !Seen(context_.options, step.event)) return false;
       Note(Outcome::kSuperseded, &outcomes_[step.event]);
       return true;
     });
@@ -71,33 +87,46 @@ class VersionedWriter {
       }
     }
     pending.row = Fold(table_, rising);
+    pending.overwrite = Overwrites(rising.front());
     pending.steps = std::move(steps);
     rows->push_back(std::move(pending));
   }
 
-  // Writes the rows; answers those that were refused and still have something to say.
-  absl::StatusOr<std::vector<Pending>> Round(std::vector<Pending> rows) {
+  // Writes the rows; adds those that were refused and still have something to say.
+  absl::Status Round(std::vector<Pending> rows, bool overwrite, std::vector<Pending>* refused) {
+    if (!table_.deletes && table_.deleted_at.empty()) RETURN_IF_ERROR(DeleteGhosts(rows));
+    if (rows.empty()) return absl::OkStatus();
     // With hard deletes the version row comes first: only winners touch the table.
     const bool claims = table_.hard_deletes();
-    ASSIGN_OR_RETURN(const Result written, claims ? Claim(rows) : Upsert(rows));
-    std::vector<Pending> refused;
+    ASSIGN_OR_RETURN(const Result written,
+                     claims ? Claim(rows, overwrite) : Upsert(rows, overwrite));
     if (written.rows() != static_cast<int>(rows.size())) {
       ASSIGN_OR_RETURN(const Result stored, Stored(rows));
-      refused = TakeRefused(written, stored, &rows);
+      TakeRefused(written, stored, &rows, refused);
     }
     for (const Pending& row : rows) Applied(row);
-    if (claims) RETURN_IF_ERROR(WriteClaimed(rows));
-    return refused;
+    return claims ? WriteClaimed(rows, overwrite) : absl::OkStatus();
+  }
+
+  // No event deletes from this table, so it has neither tombstones nor a column to say so: only the
+  // repair of a row that the source does not have takes one away.
+  absl::Status DeleteGhosts(std::vector<Pending>& rows) {
+    const auto gone = std::ranges::stable_partition(
+        rows, [](const Pending& pending) { return !pending.row.deleted; });
+    if (gone.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(Delete(gone));
+    for (const Pending& row : gone) Applied(row);
+    rows.erase(gone.begin(), gone.end());
+    return absl::OkStatus();
   }
 
   // Leaves those rows that were written. `written`: keys. `stored`: position (from 1), key,
   // version, aggregate.
-  std::vector<Pending> TakeRefused(const Result& written, const Result& stored,
-                                   std::vector<Pending>* rows) {
+  void TakeRefused(const Result& written, const Result& stored, std::vector<Pending>* rows,
+                   std::vector<Pending>* refused) {
     std::set<std::string, std::less<>> keys;
     for (int i = 0; i < written.rows(); ++i) keys.emplace(written.Text(i, 0));
     std::vector<Pending> won;
-    std::vector<Pending> refused;
     std::vector<bool> known(rows->size());
     for (int i = 0; i < stored.rows(); ++i) {
       const size_t at = static_cast<size_t>(stored.Int(i, 0)) - 1;
@@ -105,15 +134,14 @@ class VersionedWriter {
       if (keys.contains(stored.Text(i, 1))) {
         won.push_back(std::move((*rows)[at]));
       } else {
-        Strip((*rows)[at], stored.Int(i, 2), stored.Optional(i, 3), &refused);
+        Strip((*rows)[at], stored.Int(i, 2), stored.Optional(i, 3), refused);
       }
     }
     // Refused, and gone when looked for: somebody removed it by hand meanwhile. Once more.
     for (size_t at = 0; at < rows->size(); ++at) {
-      if (!known[at]) refused.push_back(std::move((*rows)[at]));
+      if (!known[at]) refused->push_back(std::move((*rows)[at]));
     }
     *rows = std::move(won);
-    return refused;
   }
 
   // Takes from a refused row what is stored already, and what is not its owner's.
@@ -126,8 +154,8 @@ class VersionedWriter {
         Note(Outcome::kForeign, &outcomes_[step.event]);
       } else if (version < stored) {
         Note(Outcome::kSuperseded, &outcomes_[step.event]);
-      } else if (version == stored && !overwrite_) {
-        Note(Outcome::kConflict, &outcomes_[step.event]);
+      } else if (version == stored && !Overwrites(step)) {
+        Note(MayBeThere(step) ? Outcome::kSuperseded : Outcome::kConflict, &outcomes_[step.event]);
       } else {
         rest.push_back(step);
       }
@@ -136,15 +164,17 @@ class VersionedWriter {
   }
 
   void Applied(const Pending& row) {
-    const Step* before = nullptr;
+    const Step* folded = nullptr;  // the first of its version
     for (const Step& step : row.steps) {
       if (row.Foreign(step)) {
         Note(Outcome::kForeign, &outcomes_[step.event]);
-        continue;
+      } else if (folded == nullptr || folded->change->version < step.change->version) {
+        Note(Outcome::kApplied, &outcomes_[step.event]);
+        folded = &step;
+      } else {
+        const bool fork = !folded->change->snapshot && !MayBeThere(step);
+        Note(fork ? Outcome::kConflict : Outcome::kSuperseded, &outcomes_[step.event]);
       }
-      const bool fork = before != nullptr && before->change->version == step.change->version;
-      Note(fork ? Outcome::kConflict : Outcome::kApplied, &outcomes_[step.event]);
-      before = &step;
     }
   }
 
@@ -163,7 +193,7 @@ class VersionedWriter {
     return Execute(plan_.claimed, arrays, GroupAndGeneration());
   }
 
-  absl::StatusOr<Result> Claim(const std::vector<Pending>& rows) {
+  absl::StatusOr<Result> Claim(const std::vector<Pending>& rows, bool overwrite) {
     RowArrays arrays;
     for (const Pending& pending : rows) {
       arrays.BeginRow(pending.row);
@@ -172,24 +202,27 @@ class VersionedWriter {
       arrays.Add(pending.row.deleted);
       if (pending.owner != nullptr) arrays.Add(*pending.owner);
     }
-    return Execute(plan_.claim[overwrite_], arrays, GroupAndGeneration());
+    return Execute(plan_.claim[overwrite], arrays, GroupAndGeneration());
   }
 
-  absl::Status WriteClaimed(std::vector<Pending>& rows) {
+  absl::Status WriteClaimed(std::vector<Pending>& rows, bool overwrite) {
     const auto gone = std::ranges::stable_partition(
         rows, [](const Pending& pending) { return !pending.row.deleted; });
     const std::span<const Pending> live(rows.begin(), gone.begin());
-    if (!live.empty()) RETURN_IF_ERROR(Upsert(live).status());
-    if (gone.empty()) return absl::OkStatus();
+    if (!live.empty()) RETURN_IF_ERROR(Upsert(live, overwrite).status());
+    return gone.empty() ? absl::OkStatus() : Delete(gone);
+  }
+
+  absl::Status Delete(std::span<const Pending> rows) {
     RowArrays arrays;
-    for (const Pending& pending : gone) {
+    for (const Pending& pending : rows) {
       arrays.BeginRow(pending.row);
       arrays.Add(pending.row.version);
     }
     return Execute(plan_.delete_rows, arrays).status();
   }
 
-  absl::StatusOr<Result> Upsert(std::span<const Pending> rows) {
+  absl::StatusOr<Result> Upsert(std::span<const Pending> rows, bool overwrite) {
     const auto is_whole = [&](const Pending& p) { return p.row.Whole(plan_.has_default); };
     const bool whole = std::ranges::all_of(rows, is_whole);
     RowArrays arrays;
@@ -215,13 +248,13 @@ class VersionedWriter {
       }
       arrays.Add(mask);
     }
-    return Execute(whole ? plan_.write_whole[overwrite_] : plan_.write_any[overwrite_], arrays);
+    return Execute(whole ? plan_.write_whole[overwrite] : plan_.write_any[overwrite], arrays);
   }
 
   const WriteContext& context_;
   const Table& table_;
   const TablePlan& plan_;
-  const bool overwrite_;
+  const bool replays_over_;
   std::vector<Outcome>& outcomes_;
 };
 

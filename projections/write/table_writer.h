@@ -40,6 +40,10 @@ inline bool Seen(const ApplyOptions& options, size_t event) {
   return !options.seen.empty() && options.seen[event];
 }
 
+inline bool Covered(const ApplyOptions& options, size_t event) {
+  return !options.covered.empty() && options.covered[event];
+}
+
 // The parameters of a set-based statement: one array per column, one element per row. A row is
 // added from left to right.
 class RowArrays {

@@ -41,9 +41,10 @@ Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
       rules_(rules),
       key_rules_{.track_versions = rules.follow_versions || rules.ParksOnGap(projector.MayPark()),
                  .gaps = rules.ParksOnGap(projector.MayPark()),
-                 .park_on_poison = rules.on_poison == OnPoison::kPark},
+                 .park_on_poison = rules.on_poison == OnPoison::kPark,
+                 .from_the_first = rules.baseline == Baseline::kSnapshot},
       epochs_(schema, group),
-      opening_(schema, key_rules_.track_versions),
+      opening_(schema, key_rules_.track_versions, key_rules_.from_the_first),
       key_states_(schema),
       parking_(schema),
       dead_letters_(schema, group),
@@ -78,12 +79,13 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   }
   RETURN_IF_ERROR(run->Finish(result, std::move(answer.not_moved)));
   if (result.rolled_back) return End(transaction, std::move(result));
-  const WallTime first =
-      (*std::ranges::min_element(items, {}, &Inbound::publish_time))->publish_time;
+  const Inbound* const newest = NewestOf(items);
+  if (newest == nullptr) return End(transaction, std::move(result));
+  const WallTime first = OldestOf(items);
   if (!under.first_publish_time || first < *under.first_publish_time) {
     RETURN_IF_ERROR(slots_.NoteFirst(transaction, under.slot, first));
   }
-  RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, *NewestOf(items))));
+  RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, *newest)));
   return End(transaction, std::move(result));
 }
 

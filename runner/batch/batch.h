@@ -24,12 +24,15 @@ namespace lockstep::runner {
 
 enum class OnPoison { kPark, kSkip };
 enum class OnGap { kDeclared, kPark, kApply };
+// With which version an aggregate begins of which nothing is known.
+enum class Baseline { kFirstSeen, kSnapshot };
 
 // How a group decides about order; see GroupOptions for the words of the configuration.
 struct BatchRules {
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
   bool follow_versions = false;  // also where no event minds a gap
+  Baseline baseline = Baseline::kFirstSeen;
 
   // Whether an event parks on a gap of which its projections say so, or not.
   bool ParksOnGap(bool declared) const {
@@ -52,6 +55,7 @@ struct BatchResult {
   std::deque<Inbound> loaded;                             // out of parking …
   std::vector<std::pair<const Inbound*, Fate>> unparked;  // … and those that wait no more
   int dead = 0;                                           // released ones included
+  int64_t overtaken = 0;  // dead letters that nothing waits for since a snapshot came
   // Nothing was committed: events turned out to conflict when some of their tables had been written
   // (items carry that as their poison now: run them again), or more would be dead than allowed.
   bool rolled_back = false;

@@ -1,15 +1,22 @@
 // The part of BatchRun that decides what becomes of each event, once its aggregate is locked.
 #include <algorithm>
+#include <tuple>
 
 #include "platform/status.h"
 #include "runner/batch/batch_run.h"
 
 namespace lockstep::runner {
 
+// Of one version a snapshot comes first: it holds what the event says, and it may stand on versions
+// that are missing here. One that overwrites comes before those that don't, the last to come first.
 void BatchRun::Sort(Key& key) {
-  std::stable_sort(key.entries.begin(), key.entries.end(), [](const Entry& a, const Entry& b) {
-    return a.item->event.version < b.item->event.version;
-  });
+  const auto place = [](const Entry& entry) {
+    const projections::Event& event = entry.item->event;
+    const int rank = event.overwrite ? 0 : event.is_snapshot() ? 1 : 2;
+    return std::tuple(event.version, rank, event.overwrite ? ~entry.index : 0);
+  };
+  std::stable_sort(key.entries.begin(), key.entries.end(),
+                   [&](const Entry& a, const Entry& b) { return place(a) < place(b); });
 }
 
 void BatchRun::Plan(Key& key) const {
@@ -17,11 +24,11 @@ void BatchRun::Plan(Key& key) const {
   items.reserve(key.entries.size());
   for (const Entry& entry : key.entries) {
     const projections::Event& event = entry.item->event;
-    items.push_back(
-        {.version = event.version,
-         .poison = entry.blocks(),
-         .parks_on_gap =
-             !entry.item->poison && batch_.rules_.ParksOnGap(batch_.projector_.ParksOnGap(event))});
+    items.push_back({.version = event.version,
+                     .poison = entry.blocks(),
+                     .parks_on_gap = !entry.item->poison &&
+                                     batch_.rules_.ParksOnGap(batch_.projector_.ParksOnGap(event)),
+                     .snapshot = event.is_snapshot()});
   }
   key.next = PlanKey(key.row, items, batch_.key_rules_);
   for (size_t i = 0; i < items.size(); ++i) key.entries[i].fate = items[i].fate;
@@ -89,7 +96,8 @@ void BatchRun::MapParked(Inbound& item) const {
 // events park on a gap, the plan sees to that.)
 void BatchRun::HoldBack(Key& key) {
   for (Entry& entry : key.entries) {
-    const bool comes_now = !entry.parked_before() && !entry.seen && entry.fate == Fate::kApplied;
+    const bool comes_now =
+        !entry.parked_before() && !entry.seen && !entry.snapshot() && entry.fate == Fate::kApplied;
     if (comes_now && entry.item->event.version > key.last_loaded) {
       entry.fate = Fate::kWaitsForDeadLetter;
     }

@@ -117,7 +117,9 @@ absl::Status BatchRun::ResolveDeadLetter() {
   Key& key = keys_[resolved_->aggregate_key];
   ASSIGN_OR_RETURN(key.row.blocked, batch_.dead_letters_.Blocking(transaction_, under_.generation,
                                                                   resolved_->aggregate_key));
-  if (!resolution_->replay && batch_.key_rules_.track_versions) {
+  // (A snapshot that is given up leaves its version to the events.)
+  const bool settles = !resolution_->replay && !resolved_->event.is_snapshot();
+  if (settles && batch_.key_rules_.track_versions) {
     if (batch_.minds_gaps()) RETURN_IF_ERROR(CheckNoneIsMissing(key));
     key.row.settled = std::max(key.row.settled.value_or(0), resolved_->event.version);
   }

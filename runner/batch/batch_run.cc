@@ -28,7 +28,8 @@ absl::StatusOr<std::vector<Outcome>> Project(const projections::Projector& proje
 
 void BatchRun::Add(Inbound* item, size_t index, bool seen) {
   Entry entry{.item = item, .index = index, .seen = seen};
-  if (item->ordered()) {
+  // A snapshot that can't be applied says nothing about its version: the events bring it.
+  if (item->ordered() && !(entry.snapshot() && item->poison)) {
     keys_[item->aggregate_key].entries.push_back(entry);
   } else {
     entry.fate = Fate::kDead;
@@ -42,10 +43,15 @@ std::vector<state::VersionSpan> BatchRun::Chains() {
   for (auto& [name, key] : keys_) {
     Sort(key);
     const int64_t first = key.entries.front().item->event.version;
-    state::VersionSpan chain{.aggregate_key = name, .first = first, .last = first};
+    state::VersionSpan chain{.aggregate_key = name,
+                             .first = first,
+                             .last = first,
+                             .snapshot = key.entries.front().snapshot()};
     for (const Entry& entry : key.entries) {
       const int64_t version = entry.item->event.version;
-      if (entry.blocks() || entry.seen || version > chain.last + 1) chain.smooth = false;
+      if (entry.blocks() || entry.seen || entry.snapshot() || version > chain.last + 1) {
+        chain.smooth = false;
+      }
       chain.last = version;
     }
     chains.push_back(std::move(chain));
@@ -56,6 +62,7 @@ std::vector<state::VersionSpan> BatchRun::Chains() {
 absl::Status BatchRun::Finish(BatchResult& result, std::optional<state::KeyRows> locked) {
   RETURN_IF_ERROR(LockKeys(std::move(locked)));
   if (resolution_ != nullptr) RETURN_IF_ERROR(ResolveDeadLetter());
+  RETURN_IF_ERROR(Overtake(result));
   RETURN_IF_ERROR(PlanKeys(result));
   Collect(result);
   result.too_many_dead = static_cast<int64_t>(dead_.size()) > limits_.max_dead;
@@ -77,27 +84,64 @@ absl::Status BatchRun::LockKeys(std::optional<state::KeyRows> locked) {
   for (auto& [name, key] : keys_) {
     const auto row = locked->find(name);
     if (row != locked->end()) key.row = row->second;
-    const bool poison = std::any_of(key.entries.begin(), key.entries.end(),
-                                    [](const Entry& e) { return e.blocks(); });
-    key.planned = row != locked->end() || poison || key.changed;
+    bool poison = false;
+    for (const Entry& entry : key.entries) {
+      poison = poison || entry.blocks();
+      if (entry.snapshot()) key.snapshot = entry.item->event.version;
+    }
+    key.planned = row != locked->end() || poison || key.changed || key.snapshot;
   }
   return MakeRows();
 }
 
-// An aggregate that is about to be blocked for the first time has no row that could be locked: two
-// transactions would decide side by side, and the second would overwrite what the first has parked.
+// An aggregate that is about to be blocked, or has a snapshot, for the first time has no row that
+// could be locked: two transactions would decide side by side, and the second would overwrite what
+// the first has parked.
 absl::Status BatchRun::MakeRows() {
   const KeyRules& rules = batch_.key_rules_;
-  if (rules.track_versions || !rules.park_on_poison) return absl::OkStatus();
-  std::vector<std::string> names;
+  if (rules.track_versions) return absl::OkStatus();
+  std::vector<std::pair<std::string, std::optional<int64_t>>> names;
   for (const auto& [name, key] : keys_) {
-    if (key.planned && !key.row.exists && !key.entries.empty()) names.push_back(name);
+    if (!key.planned || key.row.exists || key.entries.empty()) continue;
+    if (rules.park_on_poison || key.snapshot) names.emplace_back(name, key.snapshot);
   }
   if (names.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const state::KeyRows made,
                    batch_.key_states_.Make(transaction_, under_.generation, names));
   for (const auto& [name, row] : made) keys_[name].row = row;
   return absl::OkStatus();
+}
+
+// What is dead up to a snapshot's version holds nothing back any longer.
+absl::Status BatchRun::Overtake(BatchResult& result) {
+  std::vector<std::pair<std::string, int64_t>> freed;
+  for (const auto& [name, key] : keys_) {
+    if (key.snapshot && key.row.blocked && *key.row.blocked <= *key.snapshot) {
+      freed.emplace_back(name, *key.snapshot);
+    }
+  }
+  if (freed.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(result.overtaken,
+                   batch_.dead_letters_.Overtake(transaction_, under_.generation, freed,
+                                                 batch_.projector_.HoldsStateAlone()));
+  for (const auto& [name, version] : freed) {
+    Key& key = keys_[name];
+    ASSIGN_OR_RETURN(key.row.blocked,
+                     batch_.dead_letters_.Blocking(transaction_, under_.generation, name));
+    key.reconsider = key.changed = true;
+  }
+  return absl::OkStatus();
+}
+
+// Where versions are not followed, nothing kept a snapshot from coming between: it may have made
+// the aggregate's row since this batch looked for one.
+absl::StatusOr<bool> BatchRun::OvertakenMeanwhile(const Entry& entry) {
+  if (batch_.key_rules_.track_versions || entry.snapshot()) return false;
+  const std::string& name = entry.item->aggregate_key;
+  ASSIGN_OR_RETURN(const state::KeyRows now,
+                   batch_.key_states_.Lock(transaction_, under_.generation, {name}));
+  const auto row = now.find(name);
+  return row != now.end() && row->second.snapshot.value_or(0) >= entry.item->event.version;
 }
 
 absl::Status BatchRun::Apply(BatchResult& result) {
@@ -112,6 +156,7 @@ absl::Status BatchRun::Apply(BatchResult& result) {
   changes.reserve(applied_.size());
   for (const Entry* entry : applied_) {
     changes.push_back(entry->item->change.get());
+    options.covered.push_back(Covered(*entry));
     if (options.overwrite) options.seen.push_back(entry->seen);
   }
   ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
@@ -119,9 +164,16 @@ absl::Status BatchRun::Apply(BatchResult& result) {
   for (size_t i = 0; i < applied_.size(); ++i) {
     Entry& entry = *applied_[i];
     Inbound& item = *entry.item;
-    if (outcomes[i] == Outcome::kSuperseded) entry.fate = Fate::kSuperseded;
+    if (outcomes[i] == Outcome::kSuperseded) {
+      entry.fate = entry.snapshot() || options.covered[i] ? Fate::kOvertaken : Fate::kSuperseded;
+    }
     if (outcomes[i] == Outcome::kIgnored) entry.fate = Fate::kIgnored;
     if (outcomes[i] == Outcome::kConflict) {
+      ASSIGN_OR_RETURN(const bool overtaken, OvertakenMeanwhile(entry));
+      if (overtaken) {
+        result.rolled_back = true;  // the next run sees the snapshot
+        continue;
+      }
       item.poison = Poison::VersionConflict(item.event.version);
     }
     if (outcomes[i] == Outcome::kForeign) item.poison = Poison::ForeignRow();

@@ -45,13 +45,15 @@ class BatchRun {
     Fate fate = Fate::kApplied;
     bool parked_before() const { return index == kFromParking; }
     bool blocks() const { return item->poison && item->poison->blocks; }
+    bool snapshot() const { return item->event.is_snapshot(); }
   };
   struct Key {
     std::vector<Entry> entries;  // in version order
     bool planned = false;
-    bool reconsider = false;  // what waits may be due, whatever the entries say
-    bool changed = false;     // whatever the plan says, the row must be written
-    KeyRow row;               // as locked
+    bool reconsider = false;          // what waits may be due, whatever the entries say
+    bool changed = false;             // whatever the plan says, the row must be written
+    std::optional<int64_t> snapshot;  // the newest among the entries
+    KeyRow row;                       // as locked
     KeyRow next;
     int loaded = 0;           // out of parking …
     int64_t last_loaded = 0;  // … up to this version
@@ -59,6 +61,14 @@ class BatchRun {
 
   absl::Status LockKeys(std::optional<state::KeyRows> locked);
   absl::Status MakeRows();
+  absl::Status Overtake(BatchResult& result);
+  absl::StatusOr<bool> OvertakenMeanwhile(const Entry& entry);
+  // Whether a snapshot stands for the event's version. REQUIRES: it was planned.
+  bool Covered(const Entry& entry) const {
+    const auto key = keys_.find(entry.item->aggregate_key);
+    return !entry.snapshot() && key != keys_.end() && key->second.planned &&
+           entry.item->event.version <= key->second.next.snapshot.value_or(0);
+  }
   absl::Status Apply(BatchResult& result);
   absl::Status Write();
   void Report(BatchResult& result);
@@ -83,7 +93,7 @@ class BatchRun {
   const ReleaseLimits& limits_;
 
   std::map<std::string, Key> keys_;
-  std::vector<Entry> loose_;      // dead without a readable aggregate or version
+  std::vector<Entry> loose_;      // dead without a place in the order
   std::deque<Inbound> unpacked_;  // out of parking
   Loaded loaded_;
   const Inbound* resolved_ = nullptr;

@@ -20,7 +20,8 @@ bool Waits(const PlanItem& item, const KeyRow& row, const KeyRules& rules) {
 }
 
 void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
-  const bool settled_before = row.settled && item.version <= *row.settled;
+  const bool settled_before =
+      item.version <= std::max(row.settled.value_or(0), row.snapshot.value_or(0));
   if (item.poison && rules.park_on_poison && !settled_before) {
     item.fate = Fate::kDeadAndBlocking;
     row.blocked = row.blocked ? std::min(*row.blocked, item.version) : item.version;
@@ -30,13 +31,20 @@ void Settle(PlanItem& item, KeyRow& row, const KeyRules& rules) {
   if (rules.track_versions) row.settled = std::max(*row.settled, item.version);
 }
 
-// Without a row, the first version seen is the baseline; after a reset forward, the first one past
-// what was settled before it.
+// How the aggregate stands, whatever came of it before.
+void TakeSnapshot(PlanItem& item, KeyRow& row, const KeyRules& rules) {
+  item.fate = Fate::kApplied;
+  row.snapshot = std::max(row.snapshot.value_or(0), item.version);
+  if (rules.track_versions) row.settled = std::max(*row.settled, item.version);
+}
+
+// After a reset forward, the first version past what was settled before it. (A snapshot is none: it
+// does not tell where the events go on.)
 void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
-  if (!row.settled) row.settled = items.front().version - 1;
   if (!row.open || AnyGap(row)) return;
-  const auto next = std::find_if(items.begin(), items.end(),
-                                 [&](const PlanItem& item) { return item.version > *row.settled; });
+  const auto next = std::find_if(items.begin(), items.end(), [&](const PlanItem& item) {
+    return !item.snapshot && item.version > *row.settled;
+  });
   if (next == items.end()) return;
   row.settled = next->version - 1;
   row.open = false;
@@ -46,8 +54,16 @@ void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
 
 KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules) {
   if (items.empty()) return row;
-  if (rules.track_versions) FindBaseline(row, items);
+  if (rules.track_versions && !row.settled) {
+    const int64_t baseline = rules.from_the_first ? 0 : items.front().version - 1;
+    row.settled = std::max(baseline, row.snapshot.value_or(0));
+  }
   std::vector<bool> decided(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].snapshot) TakeSnapshot(items[i], row, rules);
+    decided[i] = items[i].snapshot;
+  }
+  if (rules.track_versions) FindBaseline(row, items);
   // An event that does not mind a gap may settle a version past one that does: look again then.
   for (bool moved = true; moved;) {
     moved = false;

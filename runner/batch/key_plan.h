@@ -18,14 +18,16 @@ enum class Fate {
   kWaitsForDeadLetter,   // parked: a version before it is dead
   kApplied,
   kSuperseded,  // every table had a newer version already
+  kOvertaken,   // the same, of a snapshot, or of an event that a snapshot came before
   kIgnored,     // by declaration
   kDuplicate,   // came before
   kDead,
   kDeadAndBlocking,  // later versions wait for it
 };
 constexpr std::string_view Name(Fate fate) {
-  constexpr std::string_view kNames[] = {"parked",  "parked",    "applied", "superseded",
-                                         "ignored", "duplicate", "dead",    "dead"};
+  constexpr std::string_view kNames[] = {"parked",     "parked",     "applied",
+                                         "superseded", "superseded", "ignored",
+                                         "duplicate",  "dead",       "dead"};
   static_assert(std::size(kNames) == static_cast<size_t>(Fate::kDeadAndBlocking) + 1);
   return kNames[static_cast<size_t>(fate)];
 }
@@ -41,6 +43,7 @@ struct PlanItem {
   int64_t version = 0;
   bool poison = false;
   bool parks_on_gap = false;
+  bool snapshot = false;  // waits for nothing, and settles all before it; REQUIRES: not poison
   Fate fate = Fate::kWaitsForPredecessor;
 };
 
@@ -48,12 +51,15 @@ struct KeyRules {
   bool track_versions = false;  // what is settled is kept per aggregate
   bool gaps = true;             // of these: the group has events that park on a gap
   bool park_on_poison = true;
+  // What is not known begins with version 1 or a snapshot, not with the first version seen.
+  bool from_the_first = false;
 };
 
 // Decides what becomes of the events of one aggregate (those at hand and those parked before), in
 // version order, and answers the aggregate's next state; `parked` is left to the caller, who knows
 // which of them stand in the database. Pure.
-// REQUIRES: `items` are in version order.
+// REQUIRES: `items` are in version order; `row.blocked` is not a version that one of the snapshots
+// stands for.
 KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules);
 
 }  // namespace lockstep::runner

@@ -19,6 +19,7 @@ struct Planned {
 
 PlanItem Merging(int64_t version) { return {.version = version, .parks_on_gap = true}; }
 PlanItem Replacing(int64_t version) { return {.version = version}; }
+PlanItem Snapshot(int64_t version) { return {.version = version, .snapshot = true}; }
 PlanItem Poisoned(int64_t version) {
   return {.version = version, .poison = true, .parks_on_gap = true};
 }
@@ -120,6 +121,61 @@ TEST(KeyPlan, FollowsVersionsWithoutMindingGaps) {
   constexpr KeyRules kSkipping{.track_versions = true, .gaps = false, .park_on_poison = false};
   const Planned skipped = Plan({.settled = 1}, {Poisoned(7)}, kSkipping);
   EXPECT_THAT(skipped.fates, ElementsAre(Fate::kDead));
+}
+
+TEST(KeyPlan, ASnapshotWaitsForNothingAndSettlesItsVersion) {
+  const Planned planned = Plan({.settled = 1}, {Snapshot(5), Merging(6), Merging(8)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply, kGap));
+  EXPECT_EQ(planned.row.settled, 6);
+  EXPECT_EQ(planned.row.snapshot, 5);
+  // Past a dead version, too: it has nothing to wait for.
+  EXPECT_THAT(
+      Plan({.settled = 1, .blocked = 7}, {Snapshot(5), Merging(6), Merging(8)}, kTracking).fates,
+      ElementsAre(kApply, kApply, kDead));
+}
+
+TEST(KeyPlan, ASnapshotReleasesWhatCameBeforeItAndWhatFollows) {
+  const Planned planned =
+      Plan({.settled = 1}, {Merging(3), Snapshot(5), Merging(5), Merging(6)}, kTracking);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply, kApply, kApply));
+  EXPECT_EQ(planned.row.settled, 6);
+}
+
+TEST(KeyPlan, AnOldSnapshotSettlesNothingBack) {
+  const Planned planned = Plan({.settled = 9, .snapshot = 7}, {Snapshot(5)}, kTracking);
+  EXPECT_EQ(planned.row.settled, 9);
+  EXPECT_EQ(planned.row.snapshot, 7);
+}
+
+TEST(KeyPlan, NothingWaitsForADeadVersionThatASnapshotStandsFor) {
+  for (const KeyRules& rules : {kTracking, kLoose}) {
+    const Planned together = Plan({}, {Poisoned(4), Snapshot(5), Replacing(6)}, rules);
+    EXPECT_THAT(together.fates, ElementsAre(Fate::kDead, kApply, kApply));
+    EXPECT_FALSE(together.row.blocked);
+    const Planned later = Plan(Plan({}, {Snapshot(5)}, rules).row, {Poisoned(4)}, rules);
+    EXPECT_THAT(later.fates, ElementsAre(Fate::kDead));
+    EXPECT_FALSE(later.row.blocked);
+  }
+}
+
+// It does not tell where the events go on after a reset that left some out.
+TEST(KeyPlan, ASnapshotLeavesTheNextVersionOpenAfterAReset) {
+  const Planned planned = Plan({.settled = 5, .open = true}, {Snapshot(9)}, kTracking);
+  EXPECT_EQ(planned.row.settled, 9);
+  EXPECT_TRUE(planned.row.open);
+  EXPECT_THAT(Plan(planned.row, {Merging(12), Merging(14)}, kTracking).fates,
+              ElementsAre(kApply, kGap));
+}
+
+TEST(KeyPlan, WaitsForTheFirstVersionOrASnapshotWhereToldTo) {
+  constexpr KeyRules kWhole{.track_versions = true, .from_the_first = true};
+  const Planned early = Plan({}, {Merging(6)}, kWhole);
+  EXPECT_THAT(early.fates, ElementsAre(kGap));
+  EXPECT_EQ(early.row.settled, 0);
+  EXPECT_THAT(Plan(early.row, {Snapshot(5), Merging(6)}, kWhole).fates,
+              ElementsAre(kApply, kApply));
+  EXPECT_THAT(Plan({}, {Merging(1), Merging(2)}, kWhole).fates, ElementsAre(kApply, kApply));
+  EXPECT_THAT(Plan({}, {Replacing(6), Merging(7)}, kWhole).fates, ElementsAre(kApply, kApply));
 }
 
 TEST(KeyPlan, DoesNotBlockOnADeadVersionThatWasSettledLongAgo) {

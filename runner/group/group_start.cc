@@ -113,6 +113,7 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
         "or on_gap: park) for ever; use dead_letter: postgres, or on_gap: apply");
   }
   RETURN_IF_ERROR(CheckSubscription(group, ready.under.subscription));
+  if (!options.snapshots.empty()) RETURN_IF_ERROR(CheckSubscription(group, options.snapshots));
   RETURN_IF_ERROR(group.witness.Check(connection, ready.under, options.lanes));
   if (!ready.under.seek_done) {
     const SeekPerformer performer{.schema = group.schema,

@@ -15,9 +15,9 @@ constexpr Millis kCancelPause{100};
 constexpr int kCancels = 10;
 
 pubsub::ReceiverOptions ReceiverOptionsOf(const GroupContext& group,
-                                          const state::GroupEpoch& under) {
+                                          const std::string& subscription) {
   const GroupOptions& options = group.options;
-  return {.subscription = under.subscription,
+  return {.subscription = subscription,
           .client_id = group.environment.instance,
           .max_outstanding_messages = options.max_outstanding_messages,
           .max_outstanding_bytes = options.max_outstanding_bytes,
@@ -32,8 +32,14 @@ pubsub::ReceiverOptions ReceiverOptionsOf(const GroupContext& group,
 Session::Session(GroupContext& group, state::GroupEpoch under)
     : group_(group),
       under_(std::move(under)),
-      receiver_(group.environment.transport.NewReceiver(ReceiverOptionsOf(group, under_), *this)),
-      acks_(*receiver_, group.metrics, group.options.ack_fence),
+      aside_(*this),
+      receiver_(group.environment.transport.NewReceiver(
+          ReceiverOptionsOf(group, under_.subscription), *this)),
+      snapshots_(group.options.snapshots.empty()
+                     ? nullptr
+                     : group.environment.transport.NewReceiver(
+                           ReceiverOptionsOf(group, group.options.snapshots), aside_)),
+      acks_(*receiver_, snapshots_.get(), group.metrics, group.options.ack_fence),
       last_delivery_(Clock::System().Steady()) {
   for (int i = 0; i < group.options.lanes; ++i) {
     lanes_.push_back(std::make_unique<Lane>(
@@ -45,6 +51,7 @@ Session::Session(GroupContext& group, state::GroupEpoch under)
 absl::Status Session::Start(const std::vector<std::string>& release) {
   Release(release);
   for (const auto& lane : lanes_) RETURN_IF_ERROR(lane->Start());
+  if (snapshots_) RETURN_IF_ERROR(snapshots_->Start());
   return receiver_->Start();
 }
 
@@ -82,23 +89,39 @@ void Session::OnLeaseLost(std::vector<pubsub::AckToken> tokens) {
 }
 
 void Session::OnStreamState(const absl::Status& state) {
-  bool changed = false;
+  NoteState(state, under_.subscription, stream_state_);
+}
+
+void Session::NoteState(const absl::Status& state, const std::string& subscription,
+                        std::string& text) {
   {
     std::lock_guard lock(mu_);
-    const std::string text = state.ok() ? "" : std::string(MessageOf(state));
-    changed = text != stream_state_;
-    stream_state_ = text;
+    const std::string before = std::exchange(text, state.ok() ? "" : std::string(MessageOf(state)));
+    if (text == before) return;
   }
-  if (!changed) return;
   last_delivery_ = Clock::System().Steady();  // what is quiet without a stream does not count
   if (state.ok()) {
     log::Info("the stream is open",
-              {{"group", group_.options.name}, {"subscription", under_.subscription}});
+              {{"group", group_.options.name}, {"subscription", subscription}});
   } else {
     log::Warning(
         "no stream",
-        {{"group", group_.options.name}, {"subscription", under_.subscription}, {"error", state}});
+        {{"group", group_.options.name}, {"subscription", subscription}, {"error", state}});
   }
+}
+
+void Session::Aside::OnDeliveries(std::vector<pubsub::Delivery> deliveries) {
+  for (pubsub::Delivery& delivery : deliveries) delivery.token = MarkAside(delivery.token);
+  session.OnDeliveries(std::move(deliveries));
+}
+
+void Session::Aside::OnLeaseLost(std::vector<pubsub::AckToken> tokens) {
+  for (pubsub::AckToken& token : tokens) token = MarkAside(token);
+  session.OnLeaseLost(std::move(tokens));
+}
+
+void Session::Aside::OnStreamState(const absl::Status& state) {
+  session.NoteState(state, session.group_.options.snapshots, session.snapshots_state_);
 }
 
 void Session::OnLaneEnded(const absl::Status& end) {
@@ -123,6 +146,7 @@ bool Session::LanesDone() const {
 
 void Session::Close() {
   receiver_->StopPulling();
+  if (snapshots_) snapshots_->StopPulling();
   for (const auto& lane : lanes_) lane->Close();
 }
 
@@ -137,6 +161,7 @@ void Session::Stop(Millis drain) {
   if (drain > Millis(0)) CancelStatements();
   for (const auto& lane : lanes_) lane->Join();
   receiver_->Stop();
+  if (snapshots_) snapshots_->Stop();
 }
 
 // A statement that still hangs when the time is over is cancelled, so that its messages go back to
@@ -178,6 +203,10 @@ bool Session::releasing() const {
 }
 
 bool Session::DrainedFor(Millis quiet) const {
+  if (snapshots_) {
+    std::lock_guard lock(mu_);
+    if (!snapshots_state_.empty()) return false;
+  }
   return stream_state().empty() && InHand() == 0 && !releasing() &&
          Clock::System().Steady() - last_delivery_.load() >= quiet;
 }

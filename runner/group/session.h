@@ -13,7 +13,9 @@
 namespace lockstep::runner {
 
 // One stream under one epoch, with its lanes: whatever it delivers belongs to that epoch, and the
-// session ends when the epoch does. Composed anew by Group for each epoch.
+// session ends when the epoch does. A group with a second subscription (`snapshots`) has a second
+// stream into the same lanes; offsets, Seeks and health are the first one's. Composed anew by Group
+// for each epoch.
 class Session : private pubsub::DeliverySink {
  public:
   // `group` outlives the session.
@@ -50,9 +52,21 @@ class Session : private pubsub::DeliverySink {
   bool LanesDone() const;
   size_t LaneFor(const std::string& ordering_key);
 
+  // What the second stream delivers goes into the same lanes, marked.
+  struct Aside : pubsub::DeliverySink {
+    explicit Aside(Session& owner) : session(owner) {}
+    void OnDeliveries(std::vector<pubsub::Delivery> deliveries) override;
+    void OnLeaseLost(std::vector<pubsub::AckToken> tokens) override;
+    void OnStreamState(const absl::Status& state) override;
+    Session& session;
+  };
+  void NoteState(const absl::Status& state, const std::string& subscription, std::string& text);
+
   GroupContext& group_;
   const state::GroupEpoch under_;
+  Aside aside_;
   const std::unique_ptr<pubsub::Receiver> receiver_;
+  const std::unique_ptr<pubsub::Receiver> snapshots_;  // null = the group has no second stream
   AckStage acks_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<size_t> next_lane_{0};  // for messages without a key
@@ -63,6 +77,7 @@ class Session : private pubsub::DeliverySink {
   std::condition_variable_any changed_;
   absl::Status end_;
   std::string stream_state_ = "not connected yet";
+  std::string snapshots_state_ = "not connected yet";
 };
 
 }  // namespace lockstep::runner

@@ -80,10 +80,9 @@ absl::StatusOr<BatchResult> FailurePolicy::Try(postgres::Connection& connection,
 
 void FailurePolicy::Committed(const Part& part, const BatchResult& result) {
   budget_.Spend(result.dead);
-  for (const Inbound* item : part.items) {
-    if (!under_.first_publish_time || item->publish_time < *under_.first_publish_time) {
-      under_.first_publish_time = item->publish_time;
-    }
+  if (const WallTime first = OldestOf(part.items);
+      first != WallTime::max() && first < under_.first_publish_time.value_or(WallTime::max())) {
+    under_.first_publish_time = first;
   }
   observer_.OnCommitted(part.items, result);
 }

@@ -27,12 +27,16 @@ Prepared Prepare(std::vector<LaneQueue::Waiting> deliveries, GroupContext& group
   prepared.events.reserve(deliveries.size());
   for (auto& [delivery, received_at, bytes] : deliveries) {
     const bool heartbeat = IsHeartbeat(delivery.message);
-    if (heartbeat) group.metrics.Heartbeat(delivery.publish_time);
-    if (heartbeat || (under.skip_before && delivery.publish_time < *under.skip_before)) {
+    const bool aside = IsAside(delivery.token);
+    if (heartbeat && !aside) group.metrics.Heartbeat(delivery.publish_time);
+    // (What a reset leaves out is of the subscription that it seeks.)
+    const bool left_out = !aside && under.skip_before && delivery.publish_time < *under.skip_before;
+    if (heartbeat || left_out) {
       prepared.to_ack_only.push_back(std::move(delivery.token));
       continue;
     }
     Inbound& item = prepared.events.emplace_back(std::move(delivery), received_at);
+    item.aside = aside;
     if (!item.poison) MapEvent(*group.projector, item);
   }
   return prepared;

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "runner/lane/ack_stage.h"
+
 namespace lockstep::runner {
 namespace {
 
@@ -142,8 +144,11 @@ void LaneQueue::Fill(LaneStatus& status) const {
 }
 
 LaneQueue::Times LaneQueue::OldestWaiting() const {
-  if (waiting_.empty()) return {};
-  return {waiting_.front().delivery.publish_time, waiting_.front().received_at};
+  // A backfill's messages may be old, and say nothing about how far behind the events are.
+  const auto first = std::ranges::find_if(
+      waiting_, [](const Waiting& waiting) { return !IsAside(waiting.delivery.token); });
+  if (first == waiting_.end()) return {};
+  return {first->delivery.publish_time, first->received_at};
 }
 
 }  // namespace lockstep::runner

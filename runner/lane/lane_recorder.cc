@@ -33,6 +33,10 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
     tokens.push_back(std::exchange(item.token, {}));
   }
   for (const auto& [item, fate] : result.unparked) LogFate(*item, fate);
+  if (result.overtaken > 0) {
+    log::Info("snapshots came past dead letters: nothing waits for them any longer",
+              {{"group", group_.options.name}, {"dead_letters", result.overtaken}});
+  }
   acks_.Ack(std::move(tokens), result.commit_began);
   group_.metrics.Committed(items, result, newest, now, std::chrono::duration<double>(took).count());
   {

@@ -23,10 +23,23 @@ Inbound::Inbound(envelope::Received kept)
     : Received(std::move(kept)), received_at(Clock::System().Now()) {}
 
 const Inbound* NewestOf(std::span<Inbound* const> items) {
-  const auto newest = std::ranges::max_element(items, {}, [](const Inbound* item) {
-    return std::tie(item->publish_time, item->message_id);
-  });
-  return newest == items.end() ? nullptr : *newest;
+  const Inbound* newest = nullptr;
+  const auto position = [](const Inbound& item) {
+    return std::tie(item.publish_time, item.message_id);
+  };
+  for (const Inbound* const item : items) {
+    if (item->aside || (newest != nullptr && position(*item) <= position(*newest))) continue;
+    newest = item;
+  }
+  return newest;
+}
+
+WallTime OldestOf(std::span<Inbound* const> items) {
+  WallTime oldest = WallTime::max();
+  for (const Inbound* const item : items) {
+    if (!item->aside) oldest = std::min(oldest, item->publish_time);
+  }
+  return oldest;
 }
 
 void MapEvent(const projections::Projector& projector, Inbound& item) {
@@ -34,6 +47,8 @@ void MapEvent(const projections::Projector& projector, Inbound& item) {
     auto change = projector.Map(item.event);
     if (change.ok()) {
       item.change = *std::move(change);
+    } else if (item.event.is_snapshot() && absl::IsFailedPrecondition(change.status())) {
+      item.poison = Poison::SnapshotRefused(MessageOf(change.status()));
     } else {
       item.poison = Poison::MappingFailed(MessageOf(change.status()));
     }

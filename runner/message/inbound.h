@@ -23,6 +23,7 @@ struct Inbound : envelope::Received {
 
   pubsub::AckToken token;  // empty when it did not come from the bus
   WallTime received_at;
+  bool aside = false;  // came over the group's second subscription: no part of its offset
   std::unique_ptr<projections::Change> change;  // null when poisoned
 };
 
@@ -30,7 +31,10 @@ struct Inbound : envelope::Received {
 // so does code of a projection that throws. REQUIRES: not poison.
 void MapEvent(const projections::Projector& projector, Inbound& item);
 
-// The one whose position is a batch's offset; null when there is none.
+// The one whose position is a batch's offset; null when there is none, as of a batch that came
+// aside.
 const Inbound* NewestOf(std::span<Inbound* const> items);
+// When the oldest of them was published that did not come aside; the end of time when all did.
+WallTime OldestOf(std::span<Inbound* const> items);
 
 }  // namespace lockstep::runner

@@ -51,6 +51,36 @@ TEST(Inbound, KeepsAggregatesApartThatLookAlike) {
   EXPECT_NE(key(std::nullopt, "a%2F", "c"), key(std::nullopt, "a/", "c"));
 }
 
+TEST(Inbound, ReadsWhatMakesASnapshot) {
+  using Extra = std::vector<std::pair<std::string, std::string>>;
+  const auto with = [](const Extra& extra) {
+    pubsub::Message message = TestEvent{}.Message();
+    for (const auto& [name, value] : extra) message.attributes[name] = value;
+    return Parse(message);
+  };
+  EXPECT_FALSE(with({}).event.is_snapshot());
+  const Inbound plain = with({{"lockstep_kind", "snapshot"}});
+  ASSERT_FALSE(plain.poison) << plain.poison->reason;
+  EXPECT_TRUE(plain.event.is_snapshot());
+  EXPECT_FALSE(plain.event.overwrite);
+  const Extra all = {
+      {"lockstep_kind", "snapshot"}, {"lockstep_overwrite", "true"}, {"lockstep_absent", "true"}};
+  const Inbound ghost = with(all);
+  ASSERT_FALSE(ghost.poison) << ghost.poison->reason;
+  EXPECT_TRUE(ghost.event.overwrite);
+  EXPECT_TRUE(ghost.event.absent);
+  for (const Extra& wrong : {Extra{{"lockstep_kind", "event"}}, Extra{{"lockstep_kind", ""}},
+                             Extra{{"lockstep_kind", "snapshot"}, {"lockstep_overwrite", "yes"}},
+                             Extra{{"lockstep_overwrite", "true"}},
+                             Extra{{"lockstep_kind", "snapshot"}, {"lockstep_absent", "true"}},
+                             Extra{{"lockstep_absent", "true"}}}) {
+    const Inbound item = with(wrong);
+    ASSERT_TRUE(item.poison) << wrong.back().first << " " << wrong.back().second;
+    EXPECT_EQ(item.poison->code, "EVENT.ATTRIBUTE_INVALID");
+    EXPECT_THAT(item.poison->reason, HasSubstr(wrong.back().first));
+  }
+}
+
 TEST(Inbound, MakesPoisonOfAMissingAttributeAndNamesIt) {
   for (const char* name : {"event_id", "event_type", "aggregate_type", "aggregate_id", "version",
                            "schema_version", "occurred_at", "content_type"}) {

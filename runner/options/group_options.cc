@@ -11,6 +11,8 @@ void Bind(ConfigSection& config, GroupOptions& options) {
   ConfigSection followed = config.Followed();
   config.Key("name", &options.name, "the consumer group; as its file says");
   config.Key("subscription", &options.subscription, "short or full name; as its file says");
+  config.Key("snapshots", &options.snapshots,
+             "a second subscription, of a backfill's own topic; no offset, no Seek");
   config.Key("lanes", &options.lanes, "transactions at a time, each with a connection");
   followed.Key("max_batch", &options.max_batch, "messages per transaction");
   followed.Bytes("max_batch_bytes", &options.max_batch_bytes, "bytes per transaction, about");
@@ -38,6 +40,10 @@ void Bind(ConfigSection& config, GroupOptions& options) {
   config.Key("follow_versions", &options.follow_versions,
              "keep every aggregate's version, so that readers can await one; events that park on a "
              "gap need it in any case");
+  config.Choice("baseline", &options.baseline,
+                {{"first_seen", Baseline::kFirstSeen}, {"snapshot", Baseline::kSnapshot}},
+                "where an aggregate begins of which nothing is known: with the first version seen, "
+                "or with version 1 or a snapshot, until which merges wait");
   config.Choice("dead_letter", &options.dead_letter,
                 {{"postgres", DeadLetterTo::kPostgres}, {"pubsub", DeadLetterTo::kPubsub}},
                 "where poison goes; pubsub nacks it, for unordered subscriptions only");
@@ -69,6 +75,7 @@ absl::Status GroupOptions::Validate() const {
   };
   if (name.empty()) return InvalidArgument("a group needs a name: set it in its file");
   if (subscription.empty()) return wrong("subscription", "is not set, here or in its file");
+  if (snapshots == subscription) return wrong("snapshots", "is the group's subscription itself");
   if (lanes < 1 || lanes > 256) return wrong("lanes", "must be 1 to 256");
   if (max_batch < 1) return wrong("max_batch", "must be 1 at least");
   if (max_batch_bytes < 1) return wrong("max_batch_bytes", "must be 1 at least");

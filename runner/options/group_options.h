@@ -37,6 +37,7 @@ struct GroupOptions : FollowedOptions {
   std::string name;          // empty = as its file says
   std::string file;          // the YAML file of its projections
   std::string subscription;  // empty = as its file says
+  std::string snapshots;     // a second subscription, of a backfill's own topic; empty = none
 
   int lanes = 4;  // transactions at a time, each with its own connection
   int streams = 1;
@@ -46,6 +47,7 @@ struct GroupOptions : FollowedOptions {
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
   bool follow_versions = false;  // also where nothing parks on a gap, for those who await one
+  Baseline baseline = Baseline::kFirstSeen;
   DeadLetterTo dead_letter = DeadLetterTo::kPostgres;
   int dead_letter_budget = 100;  // within the window; more halts the group; 0 = no limit
   Millis dead_letter_window{60'000};
@@ -58,6 +60,12 @@ struct GroupOptions : FollowedOptions {
   Millis seek_takeover = offsets::kSeekTakeover;  // a Seek claimed so long ago is taken over
   std::string start_from = "committed";  // on the group's first start; then its offset counts
 
+  BatchRules batch_rules() const {
+    return {.on_poison = on_poison,
+            .on_gap = on_gap,
+            .follow_versions = follow_versions,
+            .baseline = baseline};
+  }
   absl::Status Validate() const;
   absl::StatusOr<state::SeekTarget> ParseStartFrom() const;
 };

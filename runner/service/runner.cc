@@ -226,6 +226,10 @@ void Runner::Parts::MakeGroups() {
     }
     group.options.subscription =
         pubsub::SubscriptionName(options.pubsub.project, group.options.subscription);
+    if (!group.options.snapshots.empty()) {
+      group.options.snapshots =
+          pubsub::SubscriptionName(options.pubsub.project, group.options.snapshots);
+    }
     groups.push_back(std::make_unique<Group>(group.options, std::move(group.declaration->projector),
                                              *environment));
   }

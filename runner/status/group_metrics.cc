@@ -10,10 +10,10 @@ namespace {
 const prometheus::Histogram::BucketBoundaries kSizes = {1, 2, 5, 10, 25, 50, 100, 250, 500, 1000};
 
 // Where the events that ended so are counted, in the order of Fate.
-constexpr int64_t GroupCounts::*kEndings[] = {&GroupCounts::parked,     &GroupCounts::parked,
-                                              &GroupCounts::applied,    &GroupCounts::superseded,
-                                              &GroupCounts::ignored,    &GroupCounts::duplicates,
-                                              &GroupCounts::ended_dead, &GroupCounts::ended_dead};
+constexpr int64_t GroupCounts::*kEndings[] = {
+    &GroupCounts::parked,     &GroupCounts::parked,     &GroupCounts::applied,
+    &GroupCounts::superseded, &GroupCounts::superseded, &GroupCounts::ignored,
+    &GroupCounts::duplicates, &GroupCounts::ended_dead, &GroupCounts::ended_dead};
 static_assert(std::size(kEndings) == static_cast<size_t>(Fate::kDeadAndBlocking) + 1);
 
 }  // namespace
@@ -65,9 +65,13 @@ void GroupMetrics::Committed(std::span<Inbound* const> items, const BatchResult&
                      .dead = result.dead,
                      .batches = 1,
                      .offsets_saved = newest != nullptr ? 1 : 0};
-  for (const Fate fate : result.fates) {
+  for (size_t i = 0; i < result.fates.size(); ++i) {
+    const Fate fate = result.fates[i];
     ++(counts.*kEndings[static_cast<size_t>(fate)]);
     if (fate == Fate::kWaitsForPredecessor) ++counts.gaps;
+    if (!items[i]->event.is_snapshot()) continue;
+    if (fate == Fate::kApplied) ++counts.snapshots;
+    if (fate == Fate::kOvertaken) ++counts.snapshots_overtaken;
   }
   Count(counts);
   transaction_.Observe(transaction_seconds);
@@ -78,8 +82,10 @@ void GroupMetrics::Committed(std::span<Inbound* const> items, const BatchResult&
   }
   if (items.empty()) return;
   batch_.Observe(static_cast<double>(items.size()));
-  // One message of the batch stands for it: the histograms stay honest and cost nothing.
-  const Inbound& sample = *items.front();
+  // One message of the batch stands for it: the histograms stay honest and cost nothing. (What came
+  // aside may have waited there for long.)
+  if (newest == nullptr) return;
+  const Inbound& sample = items.front()->aside ? *newest : *items.front();
   if (sample.event.occurred_at != WallTime()) {
     published_.Note(sample.publish_time - sample.event.occurred_at);
   }

@@ -45,7 +45,8 @@ struct GroupCounts {
   int64_t applied = 0, superseded = 0, ignored = 0, duplicates = 0, parked = 0, ended_dead = 0;
   int64_t released = 0, gaps = 0;
   int64_t went_back = 0;  // superseded ones that were new, and published after what superseded them
-  int64_t dead = 0;       // dead letters written, of released events too
+  int64_t snapshots = 0, snapshots_overtaken = 0;  // that were applied, or had nothing new
+  int64_t dead = 0;                                // dead letters written, of released events too
   int64_t acks = 0, ack_failures = 0, nacks = 0;
   int64_t batches = 0, failures = 0;
   int64_t offsets_saved = 0, offsets_failed = 0;
@@ -84,6 +85,10 @@ inline constexpr GroupCounter kGroupCounters[] = {
      "Parked events that were applied"},
     {&GroupCounts::gaps, "gaps", nullptr, "runner_gaps_total",
      "Events that were parked because a version was missing"},
+    {&GroupCounts::snapshots, "snapshots", nullptr, "runner_snapshots_total", "Snapshots by result",
+     "applied"},
+    {&GroupCounts::snapshots_overtaken, "snapshots_superseded", nullptr, "runner_snapshots_total",
+     "Snapshots by result", "superseded"},
     {&GroupCounts::dead, "dead", nullptr, "runner_dead_letters_total", "Dead letters written"},
     {&GroupCounts::acks, "acks", nullptr, "runner_acks_total", "Acks by result", "ok"},
     {&GroupCounts::ack_failures, "ack_failures", nullptr, "runner_acks_total", "Acks by result",

@@ -46,6 +46,7 @@ pubsub::Message TestEvent::Message() const {
       {"content_type", "application/json"},
       {"topic", "items.item.changed.v1"},
       {"sequence", fmt::format("{}", version)}};
+  if (snapshot) message.attributes[kKindAttribute] = kKindSnapshot;
   return message;
 }
 

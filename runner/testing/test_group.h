@@ -23,6 +23,7 @@ struct TestEvent {
   std::string event_id = {};  // empty = made of id and version
   bool ordered = true;
   std::string type = "item";
+  bool snapshot = false;
 
   pubsub::Message Message() const;
 };

@@ -147,7 +147,8 @@ CREATE TABLE key_state (
   generation int NOT NULL,
   aggregate_key text COLLATE "C" NOT NULL,
   settled_version bigint,   -- NULL where gaps don't matter
-  previous_version bigint,  -- what the last batch built on; NULL when it had to look closer
+  previous_version bigint,  -- what the last batch built on; below 0 when it made the row, NULL when it had to look closer
+  snapshot_version bigint,  -- the newest snapshot's: to meet a version up to it again is no fork of the source
   blocked_version bigint,   -- the least dead version that later ones wait for
   open boolean NOT NULL DEFAULT false,  -- a reset left versions out: the next one need not follow
   parked int NOT NULL DEFAULT 0 CHECK (parked >= 0),

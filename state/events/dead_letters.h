@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -83,6 +84,13 @@ class DeadLetters : public GroupStore {
   // How many versions of the aggregate between these two are dead or parked.
   absl::StatusOr<int64_t> AtHand(postgres::Transaction& transaction, int generation,
                                  const std::string& key, int64_t after, int64_t before) const;
+
+  // Snapshots came of these aggregates, in these versions: nothing waits any longer for what died
+  // up to there. `discard`: nor has it anything left to say. Answers how many there were. REQUIRES:
+  // their key_state is locked.
+  absl::StatusOr<int64_t> Overtake(postgres::Transaction& transaction, int generation,
+                                   const std::vector<std::pair<std::string, int64_t>>& snapshots,
+                                   bool discard) const;
 
   // Those of a life of the read model that is over: the replay meets their events again.
   absl::Status DiscardAll(postgres::Transaction& transaction, int generation,

@@ -6,27 +6,28 @@ namespace lockstep::state {
 namespace {
 
 constexpr std::string_view kLock = R"(
-SELECT aggregate_key, settled_version, blocked_version, parked, open
+SELECT aggregate_key, settled_version, blocked_version, snapshot_version, parked, open
   FROM {state}.key_state
  WHERE generation = $1 AND aggregate_key = ANY ($2::text[])
  ORDER BY aggregate_key
    FOR UPDATE)";
 
 constexpr std::string_view kMake = R"(
-INSERT INTO {state}.key_state AS k (generation, aggregate_key)
-SELECT $1::int, key FROM unnest($2::text[]) AS key
+INSERT INTO {state}.key_state AS k (generation, aggregate_key, snapshot_version)
+SELECT $1::int, key, snapshot FROM unnest($2::text[], $3::bigint[]) AS s (key, snapshot)
 ON CONFLICT (generation, aggregate_key) DO UPDATE SET updated_at = now()
-RETURNING aggregate_key, settled_version, blocked_version, parked, open)";
+RETURNING aggregate_key, settled_version, blocked_version, snapshot_version, parked, open)";
 
 constexpr std::string_view kSave = R"(
 INSERT INTO {state}.key_state AS k
-       (generation, aggregate_key, settled_version, blocked_version, parked, open)
-SELECT $1::int, key, settled, blocked, parked, open
-  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::boolean[])
-       AS s (key, settled, blocked, parked, open)
+       (generation, aggregate_key, settled_version, blocked_version, snapshot_version, parked, open)
+SELECT $1::int, key, settled, blocked, snapshot, parked, open
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::int[], $7::boolean[])
+       AS s (key, settled, blocked, snapshot, parked, open)
 ON CONFLICT (generation, aggregate_key) DO UPDATE
    SET settled_version = EXCLUDED.settled_version,
        blocked_version = EXCLUDED.blocked_version,
+       snapshot_version = EXCLUDED.snapshot_version,
        parked = EXCLUDED.parked,
        open = EXCLUDED.open,
        updated_at = now())";
@@ -37,11 +38,12 @@ DELETE FROM {state}.key_state WHERE generation = $1 AND aggregate_key = ANY ($2:
 constexpr std::string_view kForgetVersions = R"(
 WITH gone AS (
   DELETE FROM {state}.key_state
-   WHERE generation = $1 AND settled_version IS NOT NULL AND blocked_version IS NULL AND parked = 0)
+   WHERE generation = $1 AND settled_version IS NOT NULL AND blocked_version IS NULL AND parked = 0
+     AND snapshot_version IS NULL)
 UPDATE {state}.key_state
    SET settled_version = NULL, previous_version = NULL, open = false, updated_at = now()
  WHERE generation = $1 AND settled_version IS NOT NULL
-   AND (blocked_version IS NOT NULL OR parked > 0))";
+   AND (blocked_version IS NOT NULL OR parked > 0 OR snapshot_version IS NOT NULL))";
 
 constexpr std::string_view kReleasable = R"(
 SELECT k.aggregate_key
@@ -133,6 +135,7 @@ KeyRows ReadKeyRows(const postgres::Result& rows) {
     keys[row.String("aggregate_key")] = {.exists = true,
                                          .settled = row.OptionalInt("settled_version"),
                                          .blocked = row.OptionalInt("blocked_version"),
+                                         .snapshot = row.OptionalInt("snapshot_version"),
                                          .open = row.Bool("open"),
                                          .parked = static_cast<int>(row.Int("parked"))};
   }
@@ -152,29 +155,37 @@ absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int 
   return ReadKeyRows(rows);
 }
 
-absl::StatusOr<KeyRows> KeyStates::Make(postgres::Transaction& transaction, int generation,
-                                        const std::vector<std::string>& keys) const {
-  ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(make_, generation, keys));
+absl::StatusOr<KeyRows> KeyStates::Make(
+    postgres::Transaction& transaction, int generation,
+    const std::vector<std::pair<std::string, std::optional<int64_t>>>& keys) const {
+  postgres::Array names, snapshots;
+  for (const auto& [name, snapshot] : keys) {
+    names.Add(name);
+    snapshots.Add(snapshot);
+  }
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   transaction.Execute(make_, generation, names, snapshots));
   return ReadKeyRows(rows);
 }
 
 absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
                              const KeyRows& rows) const {
-  postgres::Array keys, settled, blocked, parked, open, empty;
+  postgres::Array keys, settled, blocked, snapshot, parked, open, empty;
   for (const auto& [key, row] : rows) {
-    if (!row.settled && !row.blocked && row.parked == 0) {
+    if (!row.settled && !row.blocked && !row.snapshot && row.parked == 0) {
       if (row.exists) empty.Add(key);
       continue;
     }
     keys.Add(key);
     settled.Add(row.settled);
     blocked.Add(row.blocked);
+    snapshot.Add(row.snapshot);
     parked.Add(row.parked);
     open.Add(row.open);
   }
   if (empty.size() > 0) RETURN_IF_ERROR(transaction.Run(forget_, generation, empty));
   if (keys.size() == 0) return absl::OkStatus();
-  return transaction.Run(save_, generation, keys, settled, blocked, parked, open);
+  return transaction.Run(save_, generation, keys, settled, blocked, snapshot, parked, open);
 }
 
 absl::Status KeyStates::ForgetVersions(postgres::Connection& connection, int generation) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,10 +17,11 @@ namespace lockstep::state {
 // What the database holds about one aggregate: a row of key_state, locked.
 struct KeyRow {
   bool exists = false;
-  std::optional<int64_t> settled;  // every version up to it has found its end
-  std::optional<int64_t> blocked;  // a dead version; later ones wait for it
-  bool open = false;               // the next version past `settled` need not follow it
-  int parked = 0;                  // events that wait, in the database
+  std::optional<int64_t> settled;   // every version up to it has found its end
+  std::optional<int64_t> blocked;   // a dead version; later ones wait for it
+  std::optional<int64_t> snapshot;  // the newest snapshot's version; it stands for all before it
+  bool open = false;                // the next version past `settled` need not follow it
+  int parked = 0;                   // events that wait, in the database
 
   friend bool operator==(const KeyRow&, const KeyRow&) = default;
 };
@@ -34,7 +36,8 @@ struct GapSkip {
 
 using KeyRows = std::map<std::string, KeyRow>;
 
-// Of the columns aggregate_key (NULL = no row), settled_version, blocked_version, parked, open.
+// Of the columns aggregate_key (NULL = no row), settled_version, blocked_version, snapshot_version,
+// parked, open.
 KeyRows ReadKeyRows(const postgres::Result& rows);
 
 // The rows of key_state, for what is not a batch's usual way (see Opening).
@@ -46,9 +49,10 @@ class KeyStates {
   absl::StatusOr<KeyRows> Lock(postgres::Transaction& transaction, int generation,
                                const std::vector<std::string>& keys) const;
 
-  // The same, having made those that are not there.
-  absl::StatusOr<KeyRows> Make(postgres::Transaction& transaction, int generation,
-                               const std::vector<std::string>& keys) const;
+  // The same, having made those that are not there, with the snapshots given.
+  absl::StatusOr<KeyRows> Make(
+      postgres::Transaction& transaction, int generation,
+      const std::vector<std::pair<std::string, std::optional<int64_t>>>& keys) const;
   // REQUIRES: locked in this transaction. A row that says nothing any more is deleted.
   absl::Status Save(postgres::Transaction& transaction, int generation, const KeyRows& rows) const;
 

@@ -13,8 +13,8 @@ namespace lockstep::state {
 namespace {
 
 // $1 generation, $2 ids, $3 how many, $4 the group, $5 keys; where versions are followed also $6
-// the version to move to and $7 the one before. Mostly all events are new: then one NULL says so,
-// and no id travels back.
+// the version to move to, $7 the one before as a negative number, and $8 that of a snapshot. Mostly
+// all events are new: then one NULL says so, and no id travels back.
 constexpr std::string_view kInbox = R"(
 WITH added AS (
   INSERT INTO {state}.inbox (generation, event_id)
@@ -29,36 +29,45 @@ fresh AS MATERIALIZED (
 
 constexpr std::string_view kLockKeys = R"(
 locked AS MATERIALIZED (
-  SELECT aggregate_key, settled_version, NULL AS previous_version, blocked_version, parked, open
+  SELECT aggregate_key, settled_version, NULL::bigint AS previous_version, blocked_version,
+         snapshot_version, parked, open
     FROM {state}.key_state
    WHERE generation = $1::int AND aggregate_key = ANY ($5::text[])
      AND (SELECT all_new FROM fresh)
    ORDER BY aggregate_key
      FOR UPDATE))";
 
-// previous_version says whether a row was moved: NULL in the answer means that it was only locked.
-// A span that is not smooth comes with a NULL there and its baseline as settled_version.
+// previous_version says whether a row was moved: NULL in the answer means that it was only locked,
+// a negative one that it was made. A span that is not smooth comes with a NULL there and its
+// baseline as settled_version.
 constexpr std::string_view kLockAndMove = R"(
 locked AS (
-  INSERT INTO {state}.key_state AS k (generation, aggregate_key, settled_version, previous_version)
-  SELECT $1::int, key, settled, previous
-    FROM unnest($5::text[], $6::bigint[], $7::bigint[]) AS c (key, settled, previous)
+  INSERT INTO {state}.key_state AS k
+         (generation, aggregate_key, settled_version, previous_version, snapshot_version)
+  SELECT $1::int, key, settled, previous, snapshot
+    FROM unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[])
+         AS c (key, settled, previous, snapshot)
    WHERE (SELECT all_new FROM fresh)
   ON CONFLICT (generation, aggregate_key) DO UPDATE
-     SET settled_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
+     SET settled_version = CASE WHEN k.settled_version = -EXCLUDED.previous_version
                                  AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
                                 THEN EXCLUDED.settled_version ELSE k.settled_version END,
-         previous_version = CASE WHEN k.settled_version = EXCLUDED.previous_version
+         previous_version = CASE WHEN k.settled_version = -EXCLUDED.previous_version
                                   AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
-                                 THEN EXCLUDED.previous_version END
-  RETURNING aggregate_key, settled_version, previous_version, blocked_version, parked, open))";
+                                 THEN -EXCLUDED.previous_version END
+  RETURNING aggregate_key, settled_version, previous_version, blocked_version, snapshot_version,
+            parked, open))";
 
 constexpr std::string_view kAnswer = R"(
 SELECT g.epoch, g.epoch_token, f.ids,
-       k.aggregate_key, k.settled_version, k.blocked_version, k.parked, k.open
+       k.aggregate_key, CASE WHEN k.previous_version < 0 THEN 0 ELSE k.settled_version END
+       AS settled_version, k.blocked_version, k.snapshot_version, k.parked, k.open
   FROM {state}.consumer_groups g
  CROSS JOIN fresh f
-  LEFT JOIN (SELECT * FROM locked WHERE previous_version IS NULL) k ON true
+  LEFT JOIN (SELECT * FROM locked WHERE previous_version IS NULL)";
+// One that was made for a span which begins in the middle has its beginning still to come.
+constexpr std::string_view kMadeTooSoon = " OR previous_version < 0";
+constexpr std::string_view kAnswerEnd = R"() k ON true
  WHERE g.group_id = $4::int)";
 
 constexpr size_t kUuidLength = 36;
@@ -72,16 +81,25 @@ std::unordered_set<std::string_view> Elements(std::string_view array) {
   return ids;
 }
 
-void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans, bool versions) {
-  postgres::Array keys, settled, previous;
+// What a row settles that is made for the span.
+int64_t Baseline(const VersionSpan& span, bool from_the_first) {
+  if (span.smooth) return span.last;
+  if (span.snapshot) return span.first;
+  return from_the_first ? 0 : span.first - 1;
+}
+
+void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans, bool versions,
+              bool from_the_first) {
+  postgres::Array keys, settled, previous, snapshot;
   for (const VersionSpan& span : spans) {
     keys.Add(span.aggregate_key);
     if (!versions) continue;
-    settled.Add(span.smooth ? span.last : span.first - 1);
-    previous.Add(span.smooth ? std::optional(span.first - 1) : std::nullopt);
+    settled.Add(Baseline(span, from_the_first));
+    previous.Add(span.smooth ? std::optional(1 - span.first) : std::nullopt);
+    snapshot.Add(span.snapshot ? std::optional(span.first) : std::nullopt);
   }
   params.Add(keys);
-  if (versions) params.Add(settled).Add(previous);
+  if (versions) params.Add(settled).Add(previous).Add(snapshot);
 }
 
 }  // namespace
@@ -96,10 +114,12 @@ Arrivals::Arrivals(std::span<const envelope::Received* const> items) : first(ite
   for (const auto& [id, item] : by_id) sorted.push_back(item);
 }
 
-Opening::Opening(const Schema& schema, bool track_versions)
+Opening::Opening(const Schema& schema, bool track_versions, bool from_the_first)
     : track_versions_(track_versions),
+      from_the_first_(from_the_first),
       enter_(schema, "batch_enter",
-             fmt::format("{}{}{}", kInbox, track_versions ? kLockAndMove : kLockKeys, kAnswer)) {}
+             fmt::format("{}{}{}{}{}", kInbox, track_versions ? kLockAndMove : kLockKeys, kAnswer,
+                         from_the_first ? kMadeTooSoon : "", kAnswerEnd)) {}
 
 absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transaction,
                                                const GroupEpoch& under,
@@ -110,7 +130,7 @@ absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transactio
   for (const envelope::Received* item : arrivals.sorted) ids.AddPlain(item->event.event_id.value());
   postgres::Params params;
   params.Add(under.generation).Add(ids).Add(static_cast<int64_t>(ids.size())).Add(under.group_id);
-  AddSpans(params, spans, track_versions_);
+  AddSpans(params, spans, track_versions_, from_the_first_);
   ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(enter_, params));
   Answer answer{.epoch = rows, .fresh = arrivals.first};
   if (rows.empty() || rows[0].IsNull("ids")) {

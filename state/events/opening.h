@@ -17,7 +17,8 @@ struct VersionSpan {
   std::string aggregate_key;
   int64_t first = 0;
   int64_t last = 0;
-  bool smooth = true;  // false: there is a gap or poison in it, so it must be planned
+  bool smooth = true;     // false: there is a gap or poison in it, so it must be planned
+  bool snapshot = false;  // it begins with a snapshot, and is not smooth
 };
 
 // The items of a batch by event id, and which of them are the first with theirs. Items without a
@@ -35,13 +36,14 @@ struct Arrivals {
 // and, if all of them are new, as they mostly are, their aggregates are locked.
 //
 // Where versions are followed, locking makes missing rows of key_state and moves a row forward at
-// once where the span is smooth and follows the settled version.
+// once where the span is smooth and follows the settled version. A missing row begins where its
+// span does: with `from_the_first` only if that is version 1 or a snapshot, else with nothing.
 //
 // Ids and keys go in sorted, so that two batches which meet queue instead of deadlocking; and the
 // keys come after the inbox, so that the later batch sees what the earlier one decided.
 class Opening {
  public:
-  Opening(const Schema& schema, bool track_versions);
+  Opening(const Schema& schema, bool track_versions, bool from_the_first);
 
   struct Answer {
     postgres::Result epoch;   // for Epochs::Check
@@ -61,6 +63,7 @@ class Opening {
 
  private:
   const bool track_versions_;
+  const bool from_the_first_;
   const Statement enter_;
 };
 

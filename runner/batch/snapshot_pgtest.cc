@@ -1,0 +1,179 @@
+// Snapshots in a batch: what they do to what waits, is dead, or comes late.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "platform/status.h"
+#include "runner/testing/snapshot_world.h"
+
+namespace lockstep::runner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+SentMessage Message(int kind, int64_t version, const std::string& type, const std::string& fields) {
+  return {.event_id = fmt::format("00000000-{:04}-4000-8000-{:012}", kind, version),
+          .tenant = "t",
+          .id = "one",
+          .version = version,
+          .type = type,
+          .payload = fmt::format(R"({{"id":"one"{}}})", fields)};
+}
+SentMessage Made(int64_t version, const std::string& a) {
+  return Message(1, version, "Made", fmt::format(R"(,"a":"{0}","b":"{0}")", a));
+}
+SentMessage Changed(int64_t version, const std::string& a) {
+  return Message(1, version, "Changed", fmt::format(R"(,"a":"{}")", a));
+}
+SentMessage Bad(int64_t version) {
+  SentMessage message = Made(version, "");
+  message.payload = "bad";
+  return message;
+}
+SentMessage Snapshot(int64_t version, const std::string& a, int backfill = 2) {
+  SentMessage message =
+      Message(backfill, version, "Made", fmt::format(R"(,"a":"{0}","b":"{0}")", a));
+  message.snapshot = true;
+  return message;
+}
+
+constexpr char kRow[] = "SELECT a, b, version FROM r.hard";
+constexpr char kLetters[] =
+    "SELECT version, code, state, blocks, coalesce(note, '') FROM lockstep_state.dead_letters "
+    "ORDER BY version";
+constexpr char kKey[] =
+    "SELECT settled_version, blocked_version, snapshot_version, parked FROM "
+    "lockstep_state.key_state";
+
+TEST(SnapshotBatch, ASnapshotEndsTheWaitForADeadLetterUpToItsVersion) {
+  SnapshotWorld world(/*merges=*/false);
+  world.Run({Made(1, "one"), Bad(2), Made(3, "three"), Bad(4), Made(5, "five"), Bad(6),
+             Made(7, "seven")});
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("one|one|1"));
+  EXPECT_THAT(world.Run({Snapshot(4, "four")}), ElementsAre(Fate::kApplied));
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("five|five|5")) << "what waited goes on";
+  EXPECT_EQ(world.overtaken, 2);
+  EXPECT_THAT(
+      world.Rows(kLetters),
+      ElementsAre("2|EVENT.MAPPING_FAILED|discarded|f|superseded by a snapshot of version 4",
+                  "4|EVENT.MAPPING_FAILED|discarded|f|superseded by a snapshot of version 4",
+                  "6|EVENT.MAPPING_FAILED|dead|t|"));
+  EXPECT_THAT(world.Rows(kKey), ElementsAre("~|6|4|1"));
+}
+
+// Of a table that counts, an event has more to say than what stands now.
+TEST(SnapshotBatch, ADeadLetterThatMayCountIsLeftToTheOperator) {
+  SnapshotWorld world(/*merges=*/true);
+  SentMessage dead = Changed(2, "x");
+  dead.payload = "bad";
+  world.Run({Made(1, "one"), dead});
+  world.Run({Snapshot(3, "three")});
+  EXPECT_THAT(world.Rows(kLetters),
+              ElementsAre("2|EVENT.MAPPING_FAILED|dead|f|superseded by a snapshot of version 3"));
+  EXPECT_THAT(world.Run({Changed(4, "four")}), ElementsAre(Fate::kApplied));
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("four|three|4"));
+}
+
+TEST(SnapshotBatch, WhatTheTailBringsUpToASnapshotIsNeitherAForkNorNews) {
+  for (const bool merges : {false, true}) {
+    SnapshotWorld world(merges);
+    EXPECT_THAT(world.Run({Snapshot(5, "five")}), ElementsAre(Fate::kApplied));
+    EXPECT_THAT(world.Run({Made(4, "four"), Made(5, "other"), Made(6, "six")}),
+                ElementsAre(Fate::kOvertaken, Fate::kOvertaken, Fate::kApplied));
+    EXPECT_THAT(world.Run({Snapshot(6, "six", 3), Snapshot(5, "late", 3)}),
+                ElementsAre(Fate::kOvertaken, Fate::kOvertaken));
+    EXPECT_THAT(world.Rows(kRow), ElementsAre("six|six|6"));
+    EXPECT_THAT(world.Rows(kLetters), IsEmpty());
+    // A fork past the snapshot is one.
+    SentMessage fork = Made(7, "seven");
+    world.Run({fork});
+    fork.event_id = "00000000-0009-4000-8000-000000000009";
+    EXPECT_THAT(world.Run({fork}), ElementsAre(Fate::kDead));
+    EXPECT_THAT(world.Rows("SELECT code FROM lockstep_state.dead_letters"),
+                ElementsAre("EVENT.VERSION_CONFLICT"));
+  }
+}
+
+TEST(SnapshotBatch, ASnapshotAndTheEventOfItsVersionComeInOneBatchInEitherOrder) {
+  for (const bool merges : {false, true}) {
+    for (const bool first : {false, true}) {
+      SnapshotWorld world(merges);
+      world.Run({Made(3, "three")});
+      // Version 4 never came.
+      std::vector<SentMessage> batch = {Snapshot(5, "five"),
+                                        merges ? Changed(5, "five") : Made(5, "five")};
+      if (!first) std::swap(batch[0], batch[1]);
+      world.Run(batch);
+      EXPECT_THAT(world.Rows(kRow), ElementsAre("five|five|5"));
+      EXPECT_THAT(world.Rows("SELECT count(*) FROM lockstep_state.parked"), ElementsAre("0"));
+      EXPECT_THAT(world.Rows(kLetters), IsEmpty());
+    }
+  }
+}
+
+// Where a backfill brings what was before, a part that comes first waits for the whole.
+TEST(SnapshotBatch, AMergeWaitsForItsSnapshotWhereTheBaselineIsOne) {
+  SnapshotWorld world(/*merges=*/true, {.baseline = Baseline::kSnapshot});
+  EXPECT_THAT(world.Run({Changed(6, "six")}), ElementsAre(Fate::kWaitsForPredecessor));
+  EXPECT_THAT(world.Rows(kKey), ElementsAre("0|~|~|1"));
+  EXPECT_THAT(world.Run({Snapshot(5, "five")}), ElementsAre(Fate::kApplied));
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("six|five|6"));
+  EXPECT_THAT(world.Rows(kKey), ElementsAre("6|~|5|0"));
+  EXPECT_THAT(world.Run({Changed(7, "seven"), Changed(8, "eight")}),
+              ElementsAre(Fate::kApplied, Fate::kApplied));
+  SnapshotWorld lax(/*merges=*/true);
+  EXPECT_THAT(lax.Run({Changed(6, "six")}), ElementsAre(Fate::kApplied));
+  EXPECT_THAT(lax.Rows(kRow), ElementsAre("six|~|6")) << "the first version seen is the beginning";
+}
+
+TEST(SnapshotBatch, ARefusedSnapshotBlocksAndSettlesNothing) {
+  SnapshotWorld world(/*merges=*/true);
+  world.Run({Made(1, "one")});
+  SentMessage refused = Snapshot(5, "five");
+  refused.type = "Changed";
+  EXPECT_THAT(world.Run({refused, Changed(2, "two"), Changed(4, "four")}),
+              ElementsAre(Fate::kDead, Fate::kApplied, Fate::kWaitsForPredecessor));
+  EXPECT_THAT(world.Rows(kLetters), ElementsAre("5|EVENT.SNAPSHOT_REFUSED|dead|f|"));
+  // Nor does giving it up.
+  EXPECT_TRUE(world.Resolve(1, /*replay=*/false).ok());
+  EXPECT_THAT(world.Rows(kKey), ElementsAre("2|~|~|1"));
+  EXPECT_THAT(world.Run({Changed(3, "three")}), ElementsAre(Fate::kApplied));
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("four|one|4"));
+}
+
+// Two sessions at once, where versions are not followed: the event's batch looked for the
+// aggregate's row before the snapshot's batch had made it.
+TEST(SnapshotBatch, AnEventThatASnapshotComesBeforeInAnotherSessionIsNoFork) {
+  SnapshotWorld world(/*merges=*/false);
+  const auto other = world.db.Connect();
+  auto snapshot = other->Begin();
+  ASSERT_TRUE(snapshot.ok());
+  for (const char* const sql :
+       {"INSERT INTO lockstep_state.key_state (generation, aggregate_key, snapshot_version) "
+        "SELECT generation, 'item@t/one', 5 FROM lockstep_state.slots",
+        "INSERT INTO lockstep_state.row_versions (consumer_group, generation, projection, row_key,"
+        " version, first_version) SELECT 'g', generation, 'hard', '(t,one)', 5, 5 "
+        "FROM lockstep_state.slots",
+        "INSERT INTO r.hard (tenant, id, a, b, version) VALUES ('t', 'one', 'five', 'five', 5)",
+        "INSERT INTO r.soft (tenant, id, a, b, version) VALUES ('t', 'one', 'five', 'five', 5)"}) {
+    ASSERT_TRUE(snapshot->Execute(sql).ok()) << sql;
+  }
+  std::vector<Fate> fates;
+  std::thread event([&] { fates = world.Run({Made(5, "other")}); });
+  while (world.db.QueryInt("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                           "AND datname = current_database()") == 0) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(snapshot->Commit().ok());
+  event.join();
+  EXPECT_THAT(fates, ElementsAre(Fate::kOvertaken));
+  EXPECT_THAT(world.Rows(kLetters), IsEmpty());
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("five|five|5"));
+}
+
+}  // namespace
+}  // namespace lockstep::runner

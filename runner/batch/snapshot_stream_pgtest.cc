@@ -1,0 +1,319 @@
+// Snapshots among events, redelivered, parked and dead, against a model that knows only what the
+// source did: whatever comes in whatever order, a replica's row is what the source had at some
+// version, and that version is the highest that can be known. 10,000 streams; LOCKSTEP_SEED runs
+// one other seed.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "runner/testing/snapshot_world.h"
+
+namespace lockstep::runner {
+namespace {
+
+using ::testing::UnorderedElementsAreArray;
+
+constexpr int kCases = 20;
+constexpr int kStreams = 500;
+
+uint64_t FirstSeed() {
+  const char* given = std::getenv("LOCKSTEP_SEED");
+  return given == nullptr ? 20'261'118 : std::strtoull(given, nullptr, 10);
+}
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : bits_(seed) {}
+  int Pick(int below) { return static_cast<int>(bits_() % static_cast<uint64_t>(below)); }
+  bool Chance(int percent) { return Pick(100) < percent; }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+struct Content {
+  std::string a, b;
+};
+
+// One aggregate: what the source did, and what of it is delivered, in its order.
+struct Stream {
+  int number = 0;
+  std::string tenant, id;
+  std::vector<std::optional<Content>> states;  // by version; none = it does not exist
+  std::vector<std::string> types;              // of the event that made each version
+  std::set<int64_t> poison;
+  std::vector<SentMessage> deliveries;
+  size_t next = 0;
+
+  // What came.
+  std::set<int64_t> events;
+  int64_t snapshot = 0;
+  int64_t refused = 0;  // snapshots
+
+  int64_t last() const { return static_cast<int64_t>(states.size()) - 1; }
+  int64_t blocked() const {
+    const auto first = poison.upper_bound(snapshot);
+    for (auto at = first; at != poison.end(); ++at) {
+      if (events.contains(*at)) return *at;
+    }
+    return 0;
+  }
+  // The highest version that what came can be brought to.
+  int64_t known(bool merges) const {
+    int64_t version = snapshot;
+    for (const int64_t event : events) {
+      if (event <= version || poison.contains(event)) continue;
+      if (blocked() > 0 && event > blocked()) break;
+      const bool waits = merges && types[static_cast<size_t>(event)] == "Changed";
+      if (event == version + 1 || !waits) version = event;
+    }
+    return version;
+  }
+};
+
+class Streams {
+ public:
+  Streams(uint64_t seed, bool merges) : random_(seed), merges_(merges) {
+    for (int i = 0; i < kStreams; ++i) streams_.push_back(Make(i));
+  }
+
+  // The next batch: of any streams, each in its own order. Empty at the end.
+  std::vector<SentMessage> Next() {
+    std::vector<SentMessage> batch;
+    const int size = 1 + random_.Pick(300);
+    while (static_cast<int>(batch.size()) < size && !open_.empty()) {
+      const size_t at = static_cast<size_t>(random_.Pick(static_cast<int>(open_.size())));
+      Stream& stream = streams_[open_[at]];
+      batch.push_back(stream.deliveries[stream.next++]);
+      Came(stream, batch.back());
+      if (stream.next < stream.deliveries.size()) continue;
+      open_[at] = open_.back();
+      open_.pop_back();
+    }
+    return batch;
+  }
+
+  // What to send so that spoilt rows are the source's again. Content that was changed or taken away
+  // is brought back, and a row that the source has no longer goes.
+  std::vector<SentMessage> Spoil(SnapshotWorld& world) {
+    std::vector<SentMessage> repairs;
+    for (Stream& stream : streams_) {
+      const int64_t version = stream.known(merges_);
+      if (version == 0 || !random_.Chance(20)) continue;
+      const std::string where =
+          fmt::format("WHERE tenant = '{}' AND id = '{}'", stream.tenant, stream.id);
+      for (const char* const table : {"r.hard", "r.soft"}) {
+        world.db.Run(random_.Chance(50)
+                         ? fmt::format("UPDATE {} SET a = 'spoilt', b = NULL {}", table, where)
+                         : fmt::format("DELETE FROM {} {}", table, where));
+      }
+      SentMessage repair = Base(stream, stream.last(), 90);
+      repair.type = "Made";
+      repair.snapshot = repair.overwrite = true;
+      if (stream.states.back()) {
+        repair.payload = Payload(stream, *stream.states.back());
+      } else {
+        repair.version = version;
+        repair.absent = true;
+        gone_.insert(stream.number);
+      }
+      Came(stream, repair);
+      repairs.push_back(std::move(repair));
+    }
+    return repairs;
+  }
+
+  void Check(SnapshotWorld& world) {
+    std::vector<std::string> hard, soft, waiting, counts;
+    int64_t dead = 0, blocking = 0;
+    for (const Stream& stream : streams_) {
+      const int64_t version = stream.known(merges_);
+      const std::string key = stream.tenant + "|" + stream.id;
+      const auto& state = stream.states[static_cast<size_t>(version)];
+      const bool gone = !state || gone_.contains(stream.number);
+      if (!gone) hard.push_back(fmt::format("{}|{}|{}|{}", key, state->a, state->b, version));
+      if (!gone) soft.push_back(hard.back());
+      if (gone && version > 0) soft.push_back(fmt::format("{}|gone|gone|{}", key, version));
+      int64_t parked = 0, changes = 0;
+      for (const int64_t event : stream.events) {
+        if (stream.poison.contains(event)) {
+          ++dead;
+          blocking += event > stream.snapshot;
+        } else if (event > version) {
+          ++parked;
+        } else {
+          changes += stream.types[static_cast<size_t>(event)] == "Changed";
+        }
+      }
+      dead += stream.refused;
+      const int64_t blocked = stream.blocked();
+      if (parked > 0 || blocked > 0) {
+        waiting.push_back(
+            fmt::format("item@{}/{}|{}|{}", stream.tenant, stream.id, parked, blocked));
+      }
+      if (changes > 0) counts.push_back(fmt::format("{}|{}", stream.id, changes));
+    }
+    EXPECT_THAT(world.Rows("SELECT tenant, id, a, b, version FROM r.hard"),
+                UnorderedElementsAreArray(hard));
+    EXPECT_THAT(world.Rows("SELECT tenant, id, CASE WHEN deleted_at IS NULL THEN a ELSE 'gone' END,"
+                           " CASE WHEN deleted_at IS NULL THEN b ELSE 'gone' END, version"
+                           " FROM r.soft"),
+                UnorderedElementsAreArray(soft));
+    EXPECT_THAT(world.Rows("SELECT k.aggregate_key, k.parked, coalesce(k.blocked_version, 0)"
+                           " FROM lockstep_state.key_state k"
+                           " WHERE k.parked > 0 OR k.blocked_version IS NOT NULL"),
+                UnorderedElementsAreArray(waiting));
+    EXPECT_EQ(world.db.QueryInt("SELECT count(*) FROM lockstep_state.parked"),
+              world.db.QueryInt("SELECT coalesce(sum(parked), 0) FROM lockstep_state.key_state"));
+    EXPECT_EQ(world.db.QueryInt("SELECT count(*) FROM lockstep_state.dead_letters"), dead);
+    EXPECT_EQ(world.db.QueryInt("SELECT count(*) FROM lockstep_state.dead_letters"
+                                " WHERE blocks AND state = 'dead'"),
+              blocking);
+    if (merges_) {
+      EXPECT_THAT(world.Rows("SELECT id, n FROM r.changes"), UnorderedElementsAreArray(counts));
+    }
+  }
+
+ private:
+  static std::string Payload(const Stream& stream, const Content& content) {
+    return fmt::format(R"({{"id":"{}","a":"{}","b":"{}"}})", stream.id, content.a, content.b);
+  }
+
+  static SentMessage Base(const Stream& stream, int64_t version, int kind) {
+    return {.event_id = fmt::format("{:08}-{:04}-4000-8000-{:012}", stream.number, kind, version),
+            .tenant = stream.tenant,
+            .id = stream.id,
+            .version = version,
+            .payload = fmt::format(R"({{"id":"{}"}})", stream.id)};
+  }
+
+  void Came(Stream& stream, const SentMessage& message) {
+    if (!message.snapshot) {
+      stream.events.insert(message.version);
+    } else if (message.type == "Made" || !merges_) {
+      stream.snapshot = std::max(stream.snapshot, message.version);
+    } else {
+      stream.refused += refused_.insert(message.event_id).second;
+    }
+  }
+
+  // One version after the other, as a source does it; a change is sometimes of one field alone.
+  SentMessage Happen(Stream& stream) {
+    const auto& before = stream.states.back();
+    SentMessage sent = Base(stream, stream.last() + 1, 1);
+    const std::string value = fmt::format("{}.{}", stream.id, sent.version);
+    if (!before) {
+      sent.type = "Made";
+      stream.states.push_back(Content{value, value});
+    } else if (random_.Chance(15)) {
+      sent.type = "Gone";
+      stream.states.push_back(std::nullopt);
+    } else {
+      sent.type = "Changed";
+      Content after = *before;
+      (random_.Chance(50) ? after.a : after.b) = value;
+      stream.states.push_back(after);
+      if (merges_) {
+        const bool first = after.a == value;
+        sent.payload =
+            fmt::format(R"({{"id":"{}","{}":"{}"}})", stream.id, first ? "a" : "b", value);
+      }
+    }
+    const auto& now = stream.states.back();
+    if (now && !(merges_ && sent.type == "Changed")) sent.payload = Payload(stream, *now);
+    stream.types.push_back(sent.type);
+    return sent;
+  }
+
+  Stream Make(int number) {
+    Stream stream;
+    stream.number = number;
+    stream.tenant = fmt::format("t{}", number % 3);
+    stream.id = fmt::format("i{}", merges_ ? number : number / 3);
+    stream.states.emplace_back();
+    stream.types.emplace_back();
+    std::vector<SentMessage> published;
+    const int versions = 1 + random_.Pick(9);
+    for (int i = 0; i < versions; ++i) {
+      SentMessage sent = Happen(stream);
+      if (random_.Chance(6)) {
+        stream.poison.insert(sent.version);
+        sent.payload = "bad";
+      }
+      published.push_back(std::move(sent));
+    }
+    // The subscription begins somewhere, and some are lost on the way.
+    const size_t begin = static_cast<size_t>(random_.Pick(2) * random_.Pick(versions));
+    published.erase(published.begin(), published.begin() + static_cast<std::ptrdiff_t>(begin));
+    std::erase_if(published, [&](const SentMessage&) { return random_.Chance(4); });
+    for (int i = 0; i < static_cast<int>(published.size()); ++i) {
+      stream.deliveries.push_back(published[static_cast<size_t>(i)]);
+      // Pub/Sub goes back at times, and then on from there.
+      if (random_.Chance(15)) i -= random_.Pick(i + 2);
+    }
+    AddSnapshots(stream);
+    if (!stream.deliveries.empty()) open_.push_back(static_cast<size_t>(number));
+    return stream;
+  }
+
+  // Chunks of one or more backfills, read at any time and delivered at any other, perhaps twice.
+  void AddSnapshots(Stream& stream) {
+    const int reads = random_.Pick(4);
+    for (int backfill = 0; backfill < reads; ++backfill) {
+      const int64_t version = 1 + random_.Pick(static_cast<int>(stream.last()));
+      const auto& state = stream.states[static_cast<size_t>(version)];
+      if (!state) continue;
+      SentMessage sent = Base(stream, version, 2 + backfill);
+      sent.type = random_.Chance(4) ? "Changed" : "Made";
+      sent.payload = Payload(stream, *state);
+      sent.snapshot = true;
+      for (int times = random_.Chance(20) ? 2 : 1; times > 0; --times) {
+        const int at = random_.Pick(static_cast<int>(stream.deliveries.size()) + 1);
+        stream.deliveries.insert(stream.deliveries.begin() + at, sent);
+      }
+    }
+  }
+
+  Random random_;
+  const bool merges_;
+  std::vector<Stream> streams_;
+  std::vector<size_t> open_;
+  std::set<std::string> refused_;
+  std::set<int> gone_;
+};
+
+class SnapshotStreams : public ::testing::TestWithParam<int> {};
+
+TEST_P(SnapshotStreams, AreTheSourceAtTheHighestVersionThatCanBeKnown) {
+  const uint64_t seed = FirstSeed() + static_cast<uint64_t>(GetParam());
+  const bool merges = seed % 2 == 0;
+  SCOPED_TRACE(fmt::format("LOCKSTEP_SEED={} runner_snapshot_pgtest --gtest_filter='*/0'", seed));
+  SnapshotWorld world(merges, {.baseline = Baseline::kSnapshot});
+  Streams streams(seed, merges);
+  for (auto batch = streams.Next(); !batch.empty(); batch = streams.Next()) {
+    const std::vector<Fate> fates = world.Run(batch);
+    ASSERT_EQ(fates.size(), batch.size());
+    for (size_t i = 0; i < batch.size(); ++i) {
+      // A warning and an alert: a source that went back. None did.
+      EXPECT_NE(fates[i], Fate::kSuperseded) << batch[i].id << " v" << batch[i].version;
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+  streams.Check(world);
+  if (::testing::Test::HasFailure()) return;
+  world.Run(streams.Spoil(world));
+  SCOPED_TRACE("after the repair");
+  streams.Check(world);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SnapshotStreams, ::testing::Range(0, kCases));
+
+}  // namespace
+}  // namespace lockstep::runner

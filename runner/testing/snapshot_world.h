@@ -1,0 +1,58 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "projections/testing/test_group.h"
+#include "runner/batch/batch.h"
+#include "tests/support/test_database.h"
+
+namespace lockstep::runner {
+
+// An event or a snapshot of one aggregate, as a publisher would send it. Test code.
+struct SentMessage {
+  std::string event_id;
+  std::string tenant;
+  std::string id;
+  int64_t version = 0;
+  std::string type;
+  std::string payload;
+  bool snapshot = false;
+  bool overwrite = false;
+  bool absent = false;
+};
+
+// A database with declared projections of a replica, and batches over them without a bus. Two
+// versioned tables with the key (tenant, id), one deletes hard and one softly; and, where changes
+// are merged, a table that counts them. Test code.
+class SnapshotWorld {
+ public:
+  // `merges`: a change is a part, and waits for its predecessor; else every event is whole.
+  explicit SnapshotWorld(bool merges, BatchRules rules = {});
+
+  // Runs a batch as a lane does: again after a rollback, and on with what it left.
+  std::vector<Fate> Run(const std::vector<SentMessage>& messages);
+  absl::Status Resolve(int64_t dead_letter, bool replay);
+  std::vector<std::string> Rows(const std::string& sql) { return projections::RowsOf(db, sql); }
+
+  testing::TestDatabase db;
+  const std::unique_ptr<postgres::Connection> connection;
+  int64_t overtaken = 0;  // dead letters, over all batches
+
+ private:
+  Inbound Received(const SentMessage& message);
+
+  const state::Schema schema_{"lockstep_state"};
+  const ConsumerGroup name_{"g"};
+  projections::GroupDeclaration group_;
+  state::Offsets offsets_{schema_};
+  std::unique_ptr<Batch> batch_;
+  state::GroupEpoch under_;
+  int64_t messages_ = 0;
+};
+
+}  // namespace lockstep::runner
