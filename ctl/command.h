@@ -85,6 +85,9 @@ struct Option {
   int most = 0;                           // of a number from 1; 0 = any
 };
 
+// A failure that ends the program with another status than 1.
+absl::Status WithExit(int exit_status, absl::Status failure);
+
 // A command's body; its status ends the program (0, or 1 with the message on stderr).
 using Run = std::function<absl::Status(const Context&)>;
 
@@ -129,5 +132,7 @@ void AddRoles(const Command& program);
 void AddSchema(const Command& program);
 void AddOutbox(const Command& program);
 void AddProvision(const Command& program);
+void AddRepair(const Command& program);
+void AddVerify(const Command& program);
 
 }  // namespace lockstep::ctl

@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   const Command program(app, context);
   for (const auto add :
        {AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets, AddOutbox,
-        AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema}) {
+        AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema, AddVerify}) {
     add(program);
   }
 
