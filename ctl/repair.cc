@@ -6,18 +6,18 @@
 
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
-#include "operations/repair_plan.h"
 #include "platform/daemon/signals.h"
 #include "platform/host_name.h"
 #include "platform/status.h"
 #include "publisher/backfill/backfill_store.h"
+#include "verify/repair_plan.h"
 
 namespace lockstep::ctl {
 namespace {
 
-using operations::Difference;
-using operations::RepairPlan;
-using operations::VerifyTable;
+using verify::Difference;
+using verify::RepairPlan;
+using verify::VerifyTable;
 
 constexpr Millis kRepairLook{500};
 
@@ -34,12 +34,11 @@ absl::StatusOr<std::vector<Difference>> ReadDifferences(const Json& document,
     for (const Json& one : document.at("tables")) {
       if (one.at("projection") != table.projection) continue;
       for (const Json& row : one.at("differences")) {
-        Difference read{.key = row.at("key").get<operations::RowKey>()};
+        Difference read{.key = row.at("key").get<verify::RowKey>()};
         const std::string kind = row.at("class").get<std::string>();
-        const auto named =
-            std::ranges::find(operations::kDifferenceKinds, kind,
-                              &std::pair<std::string, operations::DifferenceKind>::first);
-        if (named == operations::kDifferenceKinds.end() || read.key.size() != table.keys.size()) {
+        const auto named = std::ranges::find(
+            verify::kDifferenceKinds, kind, &std::pair<std::string, verify::DifferenceKind>::first);
+        if (named == verify::kDifferenceKinds.end() || read.key.size() != table.keys.size()) {
           return InvalidArgument("--from: no difference of {}: {}", table.name, row.dump());
         }
         read.kind = named->second;
@@ -92,11 +91,11 @@ class Repairing {
     } else {
       ASSIGN_OR_RETURN(differences, ReadDifferences(document, table));
     }
-    ASSIGN_OR_RETURN(const auto types, operations::ReadKeyTypes(verify_.replica(), table.replica));
-    operations::VerifySide source(verify_.source(), table.source, types);
+    ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(verify_.replica(), table.replica));
+    verify::VerifySide source(verify_.source(), table.source, types);
     ASSIGN_OR_RETURN(const RepairPlan plan,
-                     operations::PlanRepair(verify_.declaration(), table, source, differences,
-                                            options_.delete_ghosts));
+                     verify::PlanRepair(verify_.declaration(), table, source, differences,
+                                        options_.delete_ghosts));
     left_ += plan.ahead + plan.ghosts_left;
     Json json = {{"projection", table.projection},
                  {"table", table.name},
@@ -137,10 +136,10 @@ class Repairing {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(AwaitEnd(store, id));
-    std::vector<operations::RowKey> keys;
+    std::vector<verify::RowKey> keys;
     for (const Difference& one : differences) {
-      if (one.kind == operations::DifferenceKind::kAhead) continue;
-      if (one.kind == operations::DifferenceKind::kGhost && !options_.delete_ghosts) continue;
+      if (one.kind == verify::DifferenceKind::kAhead) continue;
+      if (one.kind == verify::DifferenceKind::kGhost && !options_.delete_ghosts) continue;
       keys.push_back(one.key);
     }
     ASSIGN_OR_RETURN(const auto result, verify_.Run(table, &keys, stop_));

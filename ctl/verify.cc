@@ -6,9 +6,9 @@
 
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
-#include "operations/verify_file.h"
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
+#include "verify/exchange.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -26,7 +26,7 @@ absl::Status Compare(const Context& context, const Flags& flags, const std::stop
   }
   ASSIGN_OR_RETURN(const auto verify, VerifyContext::Open(context, flags, VerifyContext::kBoth));
   Json tables = Json::array();
-  for (const operations::VerifyTable& table : verify->tables()) {
+  for (const verify::VerifyTable& table : verify->tables()) {
     ASSIGN_OR_RETURN(const auto result, verify->Run(table, nullptr, stop));
     *differences += static_cast<int64_t>(result.differences.size()) + result.more;
     tables.push_back(ResultJson(table, result));
@@ -51,20 +51,20 @@ absl::Status ExportTo(const Context& context, const Flags& flags) {
   if (verify->tables().size() > 1) {
     return InvalidArgument("several projections take these rows: name one with --projection");
   }
-  const operations::VerifyTable& table = verify->tables().front();
-  ASSIGN_OR_RETURN(const auto types, operations::ReadKeyTypes(verify->source(), table.source));
-  operations::VerifySide side(verify->source(), table.source, types);
+  const verify::VerifyTable& table = verify->tables().front();
+  ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(verify->source(), table.source));
+  verify::VerifySide side(verify->source(), table.source, types);
   const auto line = [](const std::string& text) { std::cout << text << '\n'; };
-  operations::ExchangeHeader header{
+  verify::ExchangeHeader header{
       .backfill = verify->declaration().name, .projection = table.projection, .types = types};
-  std::vector<operations::AskedRange> finer;
+  std::vector<verify::AskedRange> finer;
   if (!flags.ranges.empty()) {
     std::ifstream from(flags.ranges);
     if (!from) return NotFound("{} can't be read", flags.ranges);
-    ASSIGN_OR_RETURN(finer, operations::ReadRanges(from, table.keys.size()));
+    ASSIGN_OR_RETURN(finer, verify::ReadRanges(from, table.keys.size()));
   }
-  RETURN_IF_ERROR(flags.ranges.empty() ? operations::ExportRanges(side, header, line)
-                                       : operations::ExportKeys(side, header, finer, line));
+  RETURN_IF_ERROR(flags.ranges.empty() ? verify::ExportRanges(side, header, line)
+                                       : verify::ExportKeys(side, header, finer, line));
   std::cout.flush();
   return std::cout ? absl::OkStatus() : Unavailable("the file could not be written in full");
 }
@@ -79,13 +79,13 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
   std::ifstream from(flags.file);
   if (!from) return NotFound("{} can't be read", flags.file);
   ASSIGN_OR_RETURN(const auto verify, VerifyContext::Open(context, flags, VerifyContext::kReplica));
-  operations::FileComparison compared;
-  for (const operations::VerifyTable& table : verify->tables()) {
+  verify::FileComparison compared;
+  for (const verify::VerifyTable& table : verify->tables()) {
     if (verify->tables().size() > 1 && flags.projection.empty()) {
       return InvalidArgument("several projections take these rows: name one with --projection");
     }
     ASSIGN_OR_RETURN(compared,
-                     operations::CompareWithFile(
+                     verify::CompareWithFile(
                          from, table, verify->declaration().name, verify->replica(),
                          [&](const std::stop_token& token) { return verify->Pass(token); }, stop));
     verify->printer().EndLine();
@@ -93,7 +93,7 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
                    static_cast<int64_t>(compared.ranges.size());
     if (!flags.ranges.empty()) {
       std::ofstream to(flags.ranges);
-      for (const std::string& line : operations::RangeLines(compared.ranges)) to << line << '\n';
+      for (const std::string& line : verify::RangeLines(compared.ranges)) to << line << '\n';
       to.close();
       if (!to) return Unavailable("{} can't be written", flags.ranges);
     }

@@ -7,18 +7,18 @@
 #include <map>
 
 #include "ctl/print.h"
-#include "operations/verify_deep.h"
-#include "operations/verify_wait.h"
 #include "platform/config/database_address.h"
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "verify/deep.h"
+#include "verify/passage.h"
 
 namespace lockstep::ctl {
 namespace {
 
-using operations::Difference;
-using operations::VerifyResult;
-using operations::VerifyTable;
+using verify::Difference;
+using verify::VerifyResult;
+using verify::VerifyTable;
 
 std::string VersionText(const std::optional<int64_t>& version) {
   return version ? std::to_string(*version) : "none";
@@ -67,8 +67,8 @@ absl::StatusOr<std::unique_ptr<VerifyContext>> VerifyContext::Open(const Context
   ASSIGN_OR_RETURN(opened->declaration_, publisher::LoadDeclaration(flags.declaration));
   RETURN_IF_ERROR(opened->LoadGroup(context));
   ASSIGN_OR_RETURN(opened->tables_,
-                   operations::PlanVerify(opened->declaration_, opened->group_->projector->plan(),
-                                          flags.projection));
+                   verify::PlanVerify(opened->declaration_, opened->group_->projector->plan(),
+                                      flags.projection));
   if (sides == kSource) {
     ASSIGN_OR_RETURN(opened->source_, context.Connect(Millis(0)));
   } else {
@@ -112,37 +112,38 @@ absl::Status VerifyContext::OpenReplica(const Context& context) {
 }
 
 absl::Status VerifyContext::Pass(const std::stop_token& stop) {
-  operations::PassageOptions options;
+  verify::PassageOptions options;
   ASSIGN_OR_RETURN(options.timeout, ParseDuration(flags_.wait));
   ASSIGN_OR_RETURN(options.grace, ParseDuration(flags_.grace));
   printer_.Wait("waiting for the group to pass the first look");
-  return operations::Passage(source_.get(), declaration_.outbox, replica(), runner_.schema(),
-                             group(), options)
+  return verify::Passage(source_.get(), declaration_.outbox, replica(), runner_.schema(), group(),
+                         options)
       .Await(stop);
 }
 
 absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
-                                                const std::vector<operations::RowKey>* keys,
+                                                const std::vector<verify::RowKey>* keys,
                                                 const std::stop_token& stop) {
-  ASSIGN_OR_RETURN(const auto types, operations::ReadKeyTypes(replica(), table.replica));
-  operations::VerifySide source(*source_, table.source, types);
-  operations::VerifySide replica_side(replica(), table.replica, types);
-  operations::Verify::Parts parts{
+  ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(replica(), table.replica));
+  verify::VerifySide source(*source_, table.source, types);
+  verify::VerifySide replica_side(replica(), table.replica, types);
+  verify::Verify::Parts parts{
       .source = source,
       .replica = replica_side,
       .passed = [&](const std::stop_token& token) { return Pass(token); },
       .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); }};
-  std::unique_ptr<operations::DeepCompare> deep;
+  std::unique_ptr<verify::DeepCompare> deep;
   if (flags_.deep) {
-    ASSIGN_OR_RETURN(deep, operations::DeepCompare::Make(declaration_, *group_->projector, table,
-                                                         source, replica_side));
-    parts.deep = [&](const operations::KeyRange& range, std::vector<Difference>* found) {
+    ASSIGN_OR_RETURN(deep, verify::DeepCompare::Make(declaration_, *group_->projector, table,
+                                                     source, replica_side));
+    parts.deep = [&](const verify::KeyRange& range, std::vector<Difference>* found) {
       return deep->InRange(range, found);
     };
-    parts.deep_keys = [&](const std::vector<operations::RowKey>& some,
-                          std::vector<Difference>* found) { return deep->OfKeys(some, found); };
+    parts.deep_keys = [&](const std::vector<verify::RowKey>& some, std::vector<Difference>* found) {
+      return deep->OfKeys(some, found);
+    };
   }
-  operations::Verify verify(std::move(parts), {});
+  verify::Verify verify(std::move(parts), {});
   auto result = keys != nullptr ? verify.RunKeys(*keys, stop) : verify.Run(stop);
   printer_.EndLine();
   return result;

@@ -10,10 +10,10 @@
 #include "ctl/command.h"
 #include "ctl/progress.h"
 #include "ctl/runner_context.h"
-#include "operations/verify.h"
-#include "operations/verify_plan.h"
 #include "projections/declare/group_file.h"
 #include "publisher/backfill/declaration.h"
+#include "verify/plan.h"
+#include "verify/verify.h"
 
 namespace lockstep::ctl {
 
@@ -38,15 +38,15 @@ class VerifyContext {
                                                              const VerifyFlags& flags, Sides sides);
 
   const publisher::Declaration& declaration() const { return declaration_; }
-  const std::vector<operations::VerifyTable>& tables() const { return tables_; }
+  const std::vector<verify::VerifyTable>& tables() const { return tables_; }
   const std::string& group() const { return group_->name.value(); }
   postgres::Connection& source() { return *source_; }
   postgres::Connection& replica() { return *runner_.connection; }
 
   // Compares a table; with `keys` only these.
-  absl::StatusOr<operations::VerifyResult> Run(const operations::VerifyTable& table,
-                                               const std::vector<operations::RowKey>* keys,
-                                               const std::stop_token& stop);
+  absl::StatusOr<verify::VerifyResult> Run(const verify::VerifyTable& table,
+                                           const std::vector<verify::RowKey>* keys,
+                                           const std::stop_token& stop);
   // Waits until the group has everything that the source has committed by now.
   absl::Status Pass(const std::stop_token& stop);
 
@@ -62,15 +62,14 @@ class VerifyContext {
   ProgressPrinter printer_;
   publisher::Declaration declaration_;
   std::shared_ptr<projections::GroupDeclaration> group_;
-  std::vector<operations::VerifyTable> tables_;
+  std::vector<verify::VerifyTable> tables_;
   std::unique_ptr<postgres::Connection> source_;  // kBoth, kSource
   RunnerContext runner_;                          // its connection: kBoth, kReplica
 };
 
 // A table's result as --json has it, and as people read it.
-Json ResultJson(const operations::VerifyTable& table, const operations::VerifyResult& result);
-void PrintResult(const operations::VerifyTable& table, const operations::VerifyResult& result,
-                 int shown);
+Json ResultJson(const verify::VerifyTable& table, const verify::VerifyResult& result);
+void PrintResult(const verify::VerifyTable& table, const verify::VerifyResult& result, int shown);
 
 // 1 when rows differ (with a sentence), else OK.
 absl::Status Verdict(int64_t differences);

@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operations/verify.h"
-#include "operations/verify_side.h"
 #include "tests/support/test_database.h"
+#include "verify/side.h"
+#include "verify/verify.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 namespace {
 
 using ::testing::ElementsAre;
@@ -113,6 +113,26 @@ TEST_F(VerifyTest, EveryKindOfDifferenceIsFoundToTheRow) {
   EXPECT_EQ(passes_, 1);
 }
 
+// On small tables Postgres would rather sort.
+TEST_F(VerifyTest, WhereAnIndexYieldsTheOrderAFewRangesAreReadAtATime) {
+  Tables("(a text COLLATE \"C\", id bigint, version int, PRIMARY KEY (a, id))",
+         "(a text COLLATE \"C\", id bigint, version int, PRIMARY KEY (a, id))");
+  Keys({"a", "id"});
+  OnBoth("INSERT INTO public.t SELECT chr(60 + g % 20), g, 3 FROM generate_series(1, 1000) g");
+  replica_.Run(
+      "DELETE FROM public.t WHERE id IN (1, 500, 1000); INSERT INTO public.t VALUES ('~', 9, 9)");
+  for (auto* const connection : {at_source_.get(), at_replica_.get()}) {
+    ASSERT_TRUE(connection->Run("SET enable_seqscan = off; SET enable_sort = off").ok());
+    VerifySide side(*connection, Rows("a side"), {{"text", true}, {"bigint", false}});
+    EXPECT_TRUE(*side.Sorted());
+  }
+  options_.ranges_at_once = 3;
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), ElementsAre("missing </1000 3 -", "missing </500 3 -",
+                                         "missing =/1 3 -", "ghost ~/9 - 9"));
+  EXPECT_EQ(result.ranges, 21);
+}
+
 TEST_F(VerifyTest, RowsThatChangedPlacesAreNotTheSame) {
   Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
   source_.Run("INSERT INTO public.t VALUES (1, 7), (2, 8)");
@@ -173,7 +193,7 @@ TEST_F(VerifyTest, SoftlyDeletedRowsCountAsAbsent) {
          "(id bigint PRIMARY KEY, version int, deleted_at timestamptz)");
   where_ = "r.\"deleted_at\" IS NULL";
   source_.Run("INSERT INTO public.t VALUES (1, 1), (2, 1)");
-  replica_.Run("INSERT INTO public.t VALUES (1, 1), (2, 1, now()), (3, 2, now())");
+  replica_.Run("INSERT INTO public.t VALUES (1, 1, NULL), (2, 1, now()), (3, 2, now())");
   EXPECT_THAT(Lines(Run()), ElementsAre("missing 2 1 -"));
 }
 
@@ -272,4 +292,4 @@ TEST_F(VerifyTest, BadInputIsASentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

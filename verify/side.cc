@@ -1,4 +1,4 @@
-#include "operations/verify_side.h"
+#include "verify/side.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 namespace {
 
 constexpr std::string_view kTypes = R"(
@@ -44,22 +44,16 @@ SELECT {named_texts}
  WHERE n % {step} = 0 ORDER BY n)";
 
 constexpr std::string_view kList = R"(
-SELECT {named_texts}, v FROM {rows} AS t WHERE {range})";
+SELECT {named_texts}, t.* FROM {rows} AS t WHERE {range})";
 
 constexpr std::string_view kFind = R"(
-SELECT {named_texts}, t.v FROM {wanted} AS w JOIN {rows} AS t ON {matched})";
+SELECT {named_texts}, t.* FROM {wanted} AS w JOIN {rows} AS t ON {matched})";
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator = ", ") {
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
 std::string Name(size_t i) { return fmt::format("k{}", i + 1); }
-
-RowKey KeyOf(const postgres::Row& row, size_t columns) {
-  RowKey key;
-  for (size_t i = 0; i < columns; ++i) key.push_back(row.String(Name(i)));
-  return key;
-}
 
 }  // namespace
 
@@ -102,7 +96,7 @@ std::string VerifySide::Sql(std::string_view text, std::string_view more) const 
     keys.push_back(name);
     texts.push_back(type.sql == "numeric" ? fmt::format("trim_scale(t.{})::text", name)
                                           : fmt::format("t.{}::text", name));
-    named.push_back(fmt::format("{} AS {}", texts.back(), name));
+    named.push_back(fmt::format("{} AS key{}", texts.back(), name));
     arrays.push_back(fmt::format("${}::{}[]", i + 1, type.sql));
     matched.push_back(fmt::format("t.{0} = w.{0}", name));
     nulls.push_back(fmt::format("{} IS NULL", name));
@@ -228,19 +222,33 @@ absl::StatusOr<std::vector<RowKey>> VerifySide::Split(const KeyRange& range, int
       Ask(Sql(postgres::FillNames(kSplit, {{"range", within}, {"step", std::to_string(step)}})),
           params));
   std::vector<RowKey> bounds;
-  for (const postgres::Row row : answer) bounds.push_back(KeyOf(row, types_.size()));
+  for (const postgres::Row row : answer) bounds.push_back(KeyOf(row));
   return bounds;
 }
 
-absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range) {
+RowKey VerifySide::KeyOf(const postgres::Row& row) const {
+  RowKey key;
+  for (size_t i = 0; i < types_.size(); ++i) key.push_back(row.String("key" + Name(i)));
+  return key;
+}
+
+absl::StatusOr<postgres::Result> VerifySide::Read(const KeyRange& range, const std::string& more) {
   postgres::Params params;
   int next = 1;
   const std::string within = InRange(range, &params, &next);
-  ASSIGN_OR_RETURN(const auto answer,
-                   Ask(Sql(postgres::FillNames(kList, {{"range", within}})), params));
+  return Ask(Sql(postgres::FillNames(kList, {{"range", within}}), more), params);
+}
+
+absl::StatusOr<postgres::Result> VerifySide::ReadKeys(const std::vector<RowKey>& keys,
+                                                      const std::string& more) {
+  return Ask(Sql(kFind, more), Wanted(keys));
+}
+
+absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range) {
+  ASSIGN_OR_RETURN(const auto answer, Read(range, ""));
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {
-    const auto [at, fresh] = rows.emplace(KeyOf(row, types_.size()), row.Int("v"));
+    const auto [at, fresh] = rows.emplace(KeyOf(row), row.Int("v"));
     if (fresh) continue;
     return FailedPrecondition("{}: the key ({}) is there twice: ({}) does not tell rows apart",
                               rows_.what, Join(at->first), Join(rows_.keys));
@@ -249,15 +257,15 @@ absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range
 }
 
 absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::Find(const std::vector<RowKey>& keys) {
-  ASSIGN_OR_RETURN(const auto answer, Ask(Sql(kFind), Wanted(keys)));
+  ASSIGN_OR_RETURN(const auto answer, ReadKeys(keys, ""));
   const std::set<RowKey> asked(keys.begin(), keys.end());
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {
-    RowKey key = KeyOf(row, types_.size());
+    RowKey key = KeyOf(row);
     // A collation may take other texts for the same.
     if (asked.contains(key)) rows.emplace(std::move(key), row.Int("v"));
   }
   return rows;
 }
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

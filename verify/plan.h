@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "operations/verify_side.h"
 #include "projections/plan/group_plan.h"
 #include "publisher/backfill/declaration.h"
+#include "verify/side.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 // Where a key column of the replica comes from.
 struct KeySource {
@@ -25,6 +25,9 @@ struct VerifyTable {
   std::vector<KeySource> keys;
   SideRows source;
   SideRows replica;
+  // Value columns that the event sets and that a deep comparison compares: their places among the
+  // table's. Not those that say when, or by which event, a row was written.
+  std::vector<uint32_t> values;
 };
 
 // The tables that replicate the declaration's rows: those in which its event type maps by
@@ -34,4 +37,4 @@ absl::StatusOr<std::vector<VerifyTable>> PlanVerify(const publisher::Declaration
                                                     const projections::GroupPlan& group,
                                                     const std::string& projection);
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

@@ -10,7 +10,7 @@
 #include "state/groups/overview.h"
 #include "state/schema.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 struct PassageOptions {
   // How long the replica is waited for.
@@ -49,4 +49,4 @@ class Passage {
   const PassageOptions options_;
 };
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

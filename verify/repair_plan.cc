@@ -1,4 +1,4 @@
-#include "operations/repair_plan.h"
+#include "verify/repair_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 namespace {
 
 constexpr std::string_view kSourceKeys = R"(
@@ -103,4 +103,4 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
   return plan;
 }
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

@@ -1,10 +1,10 @@
-#include "operations/verify.h"
+#include "verify/verify.h"
 
 #include <algorithm>
 
 #include "platform/status.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 namespace {
 
 constexpr size_t kKeysAtOnce = 1'000;  // looked up with one statement
@@ -205,4 +205,4 @@ void Verify::Found(DifferenceKind kind, const RowKey& key, std::optional<int64_t
       {.kind = kind, .key = key, .source_version = source, .replica_version = replica});
 }
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "postgres/connection.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 // The texts of a row's key, a member per key column of the replica.
 using RowKey = std::vector<std::string>;
@@ -58,10 +58,6 @@ class VerifySide {
 
     friend bool operator==(const Summary&, const Summary&) = default;
   };
-  struct Row {
-    RowKey key;
-    int64_t version = 0;
-  };
 
   // All rows. A row without a key or version is an error, with a sentence.
   absl::StatusOr<int64_t> Count();
@@ -87,12 +83,18 @@ class VerifySide {
   const std::vector<KeyType>& types() const { return types_; }
   postgres::Connection& connection() { return connection_; }
 
+  // The rows of the range, or of the keys: their keys (KeyOf), v, and more: `more` is ", expression
+  // AS name", of a row r.
+  absl::StatusOr<postgres::Result> Read(const KeyRange& range, const std::string& more);
+  absl::StatusOr<postgres::Result> ReadKeys(const std::vector<RowKey>& keys,
+                                            const std::string& more);
+  RowKey KeyOf(const postgres::Row& row) const;
+
   // For statements of others on the same rows: the text with {rows} replaced by a table of k1, k2,
-  // …, v and the columns of `more`; {keys} by k1, k2, …; {texts} by their texts, with those names.
+  // …, v and `more`; {keys} by k1, k2, …; {wanted} by a table w of keys, given as arrays ($1, $2,
+  // …), with their places n; {matched} by the condition that t is w.
   std::string Sql(std::string_view text, std::string_view more = "") const;
-  // {wanted}: keys given as arrays, a parameter per key column, as a table with k1, k2, … and n;
-  // {matched}: the condition that t is w.
-  postgres::Params Wanted(const std::vector<RowKey>& keys) const;
+  postgres::Params Wanted(const std::vector<RowKey>& keys) const;  // $1, $2, …
 
  private:
   std::string InRange(const KeyRange& range, postgres::Params* params, int* next) const;
@@ -103,4 +105,4 @@ class VerifySide {
   const std::vector<KeyType> types_;
 };
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

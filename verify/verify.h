@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "operations/verify_side.h"
+#include "verify/side.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 // How a row of the replica differs from its source.
 enum class DifferenceKind {
@@ -126,4 +126,4 @@ class Verify {
   VerifyResult result_;
 };
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "operations/verify.h"
-#include "operations/verify_plan.h"
 #include "publisher/backfill/backfill_store.h"
 #include "publisher/backfill/declaration.h"
+#include "verify/plan.h"
+#include "verify/verify.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 // What a repair sends, of the differences of one table. The publisher sends it and the runner
 // applies it: nothing else writes to a read model.
@@ -29,4 +29,4 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
                                       const std::vector<Difference>& differences,
                                       bool delete_ghosts);
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

@@ -6,12 +6,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "operations/verify.h"
-#include "operations/verify_plan.h"
 #include "projections/write/group_projector.h"
 #include "publisher/backfill/declaration.h"
+#include "verify/plan.h"
+#include "verify/verify.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 // Compares values: rows of the source become snapshots, as a backfill would send them, go through
 // the projection, and are compared with the replica's rows of the same version, in its database and
@@ -37,4 +37,4 @@ class DeepCompare {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

@@ -1,4 +1,4 @@
-#include "operations/verify_wait.h"
+#include "verify/passage.h"
 
 #include <thread>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "platform/status.h"
 #include "publisher/outbox/outbox_rows.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 Passage::Passage(postgres::Connection* source, postgres::QualifiedName outbox,
                  postgres::Connection& replica, const state::Schema& schema, std::string group,
@@ -61,4 +61,4 @@ absl::Status Passage::AwaitApplied(SteadyTime deadline, const std::stop_token& s
   }
 }
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

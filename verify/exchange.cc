@@ -1,4 +1,4 @@
-#include "operations/verify_file.h"
+#include "verify/exchange.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include "platform/duration.h"
 #include "platform/status.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 namespace {
 
 using FileJson = nlohmann::ordered_json;
@@ -322,4 +322,4 @@ absl::StatusOr<FileComparison> CompareWithFile(
   return found;
 }
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

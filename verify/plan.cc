@@ -1,4 +1,4 @@
-#include "operations/verify_plan.h"
+#include "verify/plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 
-namespace lockstep::operations {
+namespace lockstep::verify {
 namespace {
 
 using projections::Handler;
@@ -72,6 +72,22 @@ absl::StatusOr<KeySource> SourceOf(const std::string& column, const ValueSource&
   return key;
 }
 
+// Whether a snapshot sets the same as the event that wrote the row.
+bool IsState(const ValueSource& value) {
+  switch (value.kind) {
+    case ValueSource::Kind::kField:
+      return true;
+    case ValueSource::Kind::kConstant:
+      return value.text != "now";
+    case ValueSource::Kind::kAttribute:
+      return value.text == "aggregate_id" || value.text == "tenant_id" ||
+             value.text == "aggregate_type" || value.text == "version";
+    case ValueSource::Kind::kNull:
+      break;
+  }
+  return true;
+}
+
 absl::StatusOr<VerifyTable> PlanTable(const Declaration& declaration,
                                       const projections::Table& table, uint32_t index,
                                       const Handler& handler) {
@@ -99,6 +115,9 @@ absl::StatusOr<VerifyTable> PlanTable(const Declaration& declaration,
     }
     planned.keys.push_back(*std::move(key));
     planned.replica.keys.push_back(ColumnOf(table.key[i].name));
+  }
+  for (const auto& [place, value] : handler.set) {
+    if (IsState(value)) planned.values.push_back(place);
   }
   if (!table.deleted_at.empty()) planned.replica.where = ColumnOf(table.deleted_at) + " IS NULL";
   return planned;
@@ -145,4 +164,4 @@ absl::StatusOr<std::vector<VerifyTable>> PlanVerify(const Declaration& declarati
   return planned;
 }
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify

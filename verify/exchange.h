@@ -9,15 +9,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "operations/verify.h"
-#include "operations/verify_plan.h"
-#include "operations/verify_side.h"
+#include "verify/plan.h"
+#include "verify/side.h"
+#include "verify/verify.h"
 
 // A comparison without the source's database at hand: a file of ranges with count and hash, made
 // there, is compared here; a second one has the keys of the ranges that differ. JSON, a line each:
 // a header {"lockstep_verify": 1, …}, then {"from", "below", "count", "hash"} and, in the second
 // file, {…, "keys": [[key, version], …]}. docs/replicas.md.
-namespace lockstep::operations {
+namespace lockstep::verify {
 
 // A range whose keys the other side is asked for, with the rows that were seen here and not in the
 // file: a newer file without them says that they are ghosts.
@@ -61,4 +61,4 @@ absl::StatusOr<FileComparison> CompareWithFile(
     const std::function<absl::Status(const std::stop_token& stop)>& passed,
     const std::stop_token& stop);
 
-}  // namespace lockstep::operations
+}  // namespace lockstep::verify
