@@ -81,9 +81,9 @@ int main(int argc, char** argv) {
   app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
 
   const Command program(app, context);
-  for (const auto add :
-       {AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets, AddOutbox,
-        AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema, AddVerify}) {
+  for (const auto add : {AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets,
+                         AddOutbox, AddProvision, AddProjection, AddRebuild, AddRepair, AddReplay,
+                         AddRoles, AddVerify, AddSchema}) {
     add(program);
   }
 

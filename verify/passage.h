@@ -27,8 +27,7 @@ struct PassageOptions {
 // the group has had nothing older in hand.
 class Passage {
  public:
-  // Without a source's connection (it is not at hand) all that the other side has committed up to
-  // `since` counts as published.
+  // Without a connection to the source (it is not at hand) its rows count as published.
   Passage(postgres::Connection* source, postgres::QualifiedName outbox,
           postgres::Connection& replica, const state::Schema& schema, std::string group,
           PassageOptions options);

@@ -75,11 +75,12 @@ SELECT 't' || g % 3, md5(g::text)::uuid, 1 + g % 4, nullif('title ' || g, 'title
 constexpr char kReplica[] = R"(
 CREATE SCHEMA rm;
 CREATE TABLE rm.videos (owner text, video uuid, version bigint, title varchar(40), length bigint,
-  price numeric(8, 1), tags jsonb, raw bytea, kind text, seen_at timestamptz, event text,
+  price numeric(8, 1), tags jsonb, raw text, kind text, seen_at timestamptz, event text,
   note text, deleted_at timestamptz, PRIMARY KEY (owner, video));
 INSERT INTO rm.videos
 SELECT 't' || g % 3, md5(g::text)::uuid, 1 + g % 4, nullif('title ' || g, 'title 7'), g, g / 4.0,
-       jsonb_build_object('a', ARRAY[1, 2], 'b', g), decode(md5(g::text), 'hex'), 'film',
+       jsonb_build_object('a', ARRAY[1, 2], 'b', g), encode(decode(md5(g::text), 'hex'), 'base64'),
+       'film',
        now(), 'e', 'n', NULL
   FROM generate_series(1, 300) g)";
 
