@@ -222,8 +222,18 @@ absl::StatusOr<std::vector<RowKey>> VerifySide::Split(const KeyRange& range, int
       Ask(Sql(postgres::FillNames(kSplit, {{"range", within}, {"step", std::to_string(step)}})),
           params));
   std::vector<RowKey> bounds;
-  for (const postgres::Row row : answer) bounds.push_back(KeyOf(row));
+  for (const postgres::Row row : answer) {
+    bounds.push_back(KeyOf(row));
+    // Such a range could be divided for ever.
+    if (bounds.size() > 1 && bounds.back() == bounds[bounds.size() - 2])
+      return Twice(bounds.back());
+  }
   return bounds;
+}
+
+absl::Status VerifySide::Twice(const RowKey& key) const {
+  return FailedPrecondition("{}: the key ({}) is there twice: ({}) does not tell rows apart",
+                            rows_.what, Join(key), Join(rows_.keys));
 }
 
 RowKey VerifySide::KeyOf(const postgres::Row& row) const {
@@ -249,9 +259,7 @@ absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {
     const auto [at, fresh] = rows.emplace(KeyOf(row), row.Int("v"));
-    if (fresh) continue;
-    return FailedPrecondition("{}: the key ({}) is there twice: ({}) does not tell rows apart",
-                              rows_.what, Join(at->first), Join(rows_.keys));
+    if (!fresh) return Twice(at->first);
   }
   return rows;
 }

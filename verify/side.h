@@ -98,6 +98,7 @@ class VerifySide {
 
  private:
   std::string InRange(const KeyRange& range, postgres::Params* params, int* next) const;
+  absl::Status Twice(const RowKey& key) const;
   absl::StatusOr<postgres::Result> Ask(const std::string& sql, const postgres::Params& params);
 
   postgres::Connection& connection_;

@@ -287,6 +287,8 @@ TEST_F(VerifyTest, BadInputIsASentence) {
   EXPECT_THAT(std::string(Try().status().message()), HasSubstr("1 rows have no version"));
   source_.Run("UPDATE public.t SET version = 1; INSERT INTO public.t SELECT * FROM public.t");
   EXPECT_THAT(std::string(Try().status().message()), HasSubstr("is there twice"));
+  source_.Run("INSERT INTO public.t SELECT t.* FROM public.t, generate_series(1, 300) g");
+  EXPECT_THAT(std::string(Try().status().message()), HasSubstr("is there twice"));
   replica_.Run("DROP TABLE public.t");
   EXPECT_THAT(std::string(Try().status().message()), HasSubstr("the replica can't be read"));
 }
