@@ -19,6 +19,13 @@
 namespace lockstep::ctl {
 namespace {
 
+constexpr char kExitStatus[] = "lockstepctl/exit_status";  // a payload of a status
+
+int ExitStatus(const absl::Status& failure) {
+  const auto given = failure.GetPayload(kExitStatus);
+  return given ? std::stoi(std::string(*given)) : 1;
+}
+
 bool Ask(const std::string& question) {
   std::string answer;
   std::cerr << question << " [y/N] " << std::flush;
@@ -80,6 +87,11 @@ absl::Status Context::Confirm(const std::string& what) const {
   return absl::CancelledError("nothing was changed");
 }
 
+absl::Status WithExit(int exit_status, absl::Status failure) {
+  failure.SetPayload(kExitStatus, absl::Cord(std::to_string(exit_status)));
+  return failure;
+}
+
 void PrintJson(const Json& object) {
   Print("{}\n", Lines{object.dump(2, ' ', false, Json::error_handler_t::replace)});
 }
@@ -102,7 +114,7 @@ Command Command::Add(const std::string& name, const std::string& help, Run run) 
     const absl::Status done = run(*context);
     if (done.ok()) return;
     Print(stderr, "lockstepctl: {}\n", Lines{MessageOf(done)});
-    throw CLI::RuntimeError(1);
+    throw CLI::RuntimeError(ExitStatus(done));
   });
   return {*command, *context_};
 }

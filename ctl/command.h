@@ -85,6 +85,9 @@ struct Option {
   int most = 0;                           // of a number from 1; 0 = any
 };
 
+// A failure that ends the program with another status than 1.
+absl::Status WithExit(int exit_status, absl::Status failure);
+
 // A command's body; its status ends the program (0, or 1 with the message on stderr).
 using Run = std::function<absl::Status(const Context&)>;
 
@@ -132,5 +135,7 @@ void AddSchema(const Command& program);
 void AddTrace(const Command& program);
 void AddOutbox(const Command& program);
 void AddProvision(const Command& program);
+void AddRepair(const Command& program);
+void AddVerify(const Command& program);
 
 }  // namespace lockstep::ctl

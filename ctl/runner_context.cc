@@ -12,16 +12,21 @@
 
 namespace lockstep::ctl {
 
+absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context) {
+  runner::RunnerOptions options;
+  if (context.config.empty()) return options;
+  RETURN_IF_ERROR(Config::Read({.file = context.config},
+                               [&](ConfigSection& config) { Bind(config, options); }));
+  for (runner::ConfiguredGroup& group : options.groups) {
+    group.options.subscription =
+        pubsub::SubscriptionName(options.pubsub.project, group.options.subscription);
+  }
+  return options;
+}
+
 absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema) {
   RunnerContext runner;
-  if (!context.config.empty()) {
-    RETURN_IF_ERROR(Config::Read({.file = context.config},
-                                 [&](ConfigSection& config) { Bind(config, runner.options); }));
-    for (runner::ConfiguredGroup& group : runner.options.groups) {
-      group.options.subscription =
-          pubsub::SubscriptionName(runner.options.pubsub.project, group.options.subscription);
-    }
-  }
+  ASSIGN_OR_RETURN(runner.options, ReadRunner(context));
   if (!schema.empty()) runner.options.state_schema = schema;
   RETURN_IF_ERROR(runner::CheckStateSchema(runner.options.state_schema));
   ASSIGN_OR_RETURN(runner.connection, context.Connect());

@@ -23,6 +23,9 @@ struct RunnerContext {
   state::Schema schema() const { return state::Schema(options.state_schema); }
 };
 
+// The file of --config; without one, the defaults.
+absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context);
+
 // With --config everything comes from it (and --database over it); without, only --database and
 // `schema` count.
 absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema);

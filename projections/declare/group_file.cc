@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "platform/config/config.h"
+#include "platform/config/yaml_file.h"
 #include "platform/status.h"
 #include "projections/declare/handler_reader.h"
-#include "projections/declare/yaml_file.h"
 
 namespace lockstep::projections {
 namespace {

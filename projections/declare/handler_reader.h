@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "projections/declare/yaml_file.h"
+#include "platform/config/yaml_file.h"
 #include "projections/plan/group_plan.h"
 
 namespace lockstep::projections {

@@ -53,6 +53,7 @@ std::optional<ReadValue> ReadField(YamlFile& file, const YAML::Node& at, const s
   ReadValue read;
   ValueSource& source = read.source;
   source.kind = ValueSource::Kind::kField;
+  source.text = path;
   source.encoding = chosen.value_or(Encoding::kPlain);
   source.omit_default = has_options && file.Flag(options, "omit_default");
   if (path.empty() || path.front() == '.' || path.back() == '.') {

@@ -42,8 +42,12 @@ absl::Status Descriptors::LoadFile(const std::string& file) {
         "your.proto",
         MessageOf(text.status()), file);
   }
+  return Load(*text, file);
+}
+
+absl::Status Descriptors::Load(const std::string& bytes, const std::string& file) {
   pb::FileDescriptorSet set;
-  if (!set.ParseFromString(*text) || set.file_size() == 0) {
+  if (!set.ParseFromString(bytes) || set.file_size() == 0) {
     return InvalidArgument(
         "{} is not a descriptor set; make it with protoc --include_imports --descriptor_set_out",
         file);

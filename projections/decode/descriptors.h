@@ -29,6 +29,8 @@ class Descriptors {
   ~Descriptors();
 
   absl::Status LoadFile(const std::string& file);
+  // The same of a set that is at hand; `file` names it in messages.
+  absl::Status Load(const std::string& bytes, const std::string& file);
 
   bool empty() const { return files_.empty(); }
   // By full name; null when there is none.

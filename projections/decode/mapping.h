@@ -25,8 +25,8 @@ struct ValueSource {
   enum class Kind { kNull, kConstant, kAttribute, kField };
 
   Kind kind = Kind::kNull;
-  // The constant; or the attribute's name: of the envelope (event_id, version, occurred_at, …), or
-  // any other attribute of the message.
+  // The constant; the field's path; or the attribute's name: of the envelope (event_id, version,
+  // occurred_at, …), or any other attribute of the message.
   std::string text;
 
   // Of a field.

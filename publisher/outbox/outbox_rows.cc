@@ -61,6 +61,9 @@ WHERE published_at IS NULL AND (attempts > 0 OR error_code IS NOT NULL)
   AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
 constexpr char kUnpublished[] = "SELECT count(*) FROM {outbox} WHERE published_at IS NULL";
+constexpr char kWaiting[] = R"sql(
+SELECT count(*) FROM {outbox}
+WHERE published_at IS NULL AND available_at < 'infinity' AND sequence <= $1)sql";
 constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) FROM {outbox}";
 
 // A reader and an operator have no right to payloads, and so not to their size either.
@@ -233,6 +236,11 @@ absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection, const Qua
 absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
                                          const QualifiedName& table) {
   return connection.Number(About(table, kUnpublished));
+}
+
+absl::StatusOr<int64_t> CountWaiting(postgres::Connection& connection, const QualifiedName& table,
+                                     int64_t sequence) {
+  return connection.Number(About(table, kWaiting), sequence);
 }
 
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,

@@ -41,6 +41,10 @@ absl::StatusOr<int64_t> CountRetries(postgres::Connection& connection,
 
 absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
                                          const postgres::QualifiedName& table);
+// Those of them up to a position that go by themselves: neither dead nor quarantined, nor held
+// behind one that is.
+absl::StatusOr<int64_t> CountWaiting(postgres::Connection& connection,
+                                     const postgres::QualifiedName& table, int64_t sequence);
 // The newest committed position; 0 = none.
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
                                        const postgres::QualifiedName& table);

@@ -30,5 +30,7 @@ DROP FUNCTION wake_channel(regclass);
 DROP FUNCTION lock_key(text, regclass, int);
 DROP FUNCTION shard_of(text, int);
 DROP FUNCTION new_event_id();
+DROP TABLE backfill_keys;
+DROP TABLE backfills;
 DROP TABLE outbox_audit;
 DROP TABLE outboxes;

@@ -3,7 +3,7 @@
 -- caller's search_path: the small ones are parsed when they are made (RETURN), the others keep the path of
 -- their making, which is this schema behind pg_catalog.
 --
---   1. Tables            which outboxes there are, and what was done to their rows by hand
+--   1. Tables            which outboxes there are, what was done to their rows by hand, backfills
 --   2. Names and keys    ids, shards, locks, channels
 --   3. An outbox         made and dropped
 --   4. Enqueue           what a service calls in its own transaction
@@ -23,8 +23,8 @@ CREATE POLICY all_see ON outboxes USING (true);
 CREATE POLICY own_shards ON outboxes AS RESTRICTIVE FOR UPDATE
   USING (has_column_privilege(outbox, 'published_at', 'UPDATE'));
 
--- What operators did by hand, and leases that were lost. Never a payload. The actor is what he says, the role is whom
--- Postgres let in: nobody but the owner may write it.
+-- What operators did by hand to rows and backfills, how backfills ended, and leases that were lost. Never a payload.
+-- The actor is what he says, the role is whom Postgres let in: nobody but the owner may write it.
 CREATE TABLE outbox_audit (
   id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at       timestamptz NOT NULL DEFAULT now(),
@@ -32,10 +32,11 @@ CREATE TABLE outbox_audit (
   role     text NOT NULL DEFAULT session_user,
   action   text NOT NULL,
   outbox   text NOT NULL,
-  sequence bigint NOT NULL,
-  event_id uuid NOT NULL,
+  sequence bigint,  -- of the row; NULL = of a backfill, which `detail` names
+  event_id uuid,
   note     text,
-  detail   jsonb
+  detail   jsonb,
+  CHECK (CASE WHEN action LIKE 'backfill %' THEN detail ? 'backfill' ELSE sequence IS NOT NULL AND event_id IS NOT NULL END)
 );
 CREATE INDEX ON outbox_audit (outbox, sequence);
 CREATE INDEX ON outbox_audit (outbox, at);  -- the cleaner's
@@ -43,6 +44,63 @@ ALTER TABLE outbox_audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_see ON outbox_audit USING (true);
 CREATE POLICY own_outbox ON outbox_audit AS RESTRICTIVE FOR INSERT
   WITH CHECK (has_column_privilege(to_regclass(outbox), 'attempts', 'UPDATE'));
+
+-- Rows of a source table that are sent as snapshots, in the order of their keys, by the publisher of the outbox:
+-- what is to be sent, how far it has come, and who is at it. Its messages are derived from `id`.
+CREATE TABLE backfills (
+  id            uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  outbox        regclass NOT NULL REFERENCES outboxes ON DELETE CASCADE,
+  name          text NOT NULL,
+  repair        boolean NOT NULL DEFAULT false,  -- of the keys in backfill_keys alone
+  declaration   jsonb NOT NULL,
+  descriptors   bytea,
+  created_at    timestamptz NOT NULL DEFAULT now(),
+  created_by    text NOT NULL,
+  role          text NOT NULL DEFAULT session_user,
+  reason        text,
+  state         text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'paused', 'failed', 'cancelled', 'done')),
+  begun_at      timestamptz,
+  ended_at      timestamptz,
+  -- A replica that is read must have come so far: what is older is in no consumer's tail.
+  start_lsn     pg_lsn,
+  highest       text[],  -- the key at which it ends; NULL = not begun, or an empty source
+  cursor        text[],  -- the last key that Pub/Sub has taken, with all before it
+  rows_done     bigint NOT NULL DEFAULT 0,
+  rows_expected bigint NOT NULL DEFAULT 0,  -- an estimate, but of a repair
+  progress_at   timestamptz,
+  -- Faults in a row that may pass; it is tried again at retry_at.
+  failures      int NOT NULL DEFAULT 0,
+  retry_at      timestamptz,
+  last_error    text,
+  lease_token   uuid,
+  lease_owner   text,
+  lease_until   timestamptz,
+  CONSTRAINT lease_is_whole CHECK ((lease_token IS NULL) = (lease_owner IS NULL) AND (lease_token IS NULL) = (lease_until IS NULL)),
+  CONSTRAINT only_running_is_leased CHECK (lease_token IS NULL OR state = 'running'),
+  CONSTRAINT failed_says_why CHECK (state <> 'failed' OR last_error IS NOT NULL),
+  CONSTRAINT ended_is_over CHECK ((ended_at IS NOT NULL) = (state IN ('cancelled', 'done')))
+);
+-- One at a time under a name; repairs don't count.
+CREATE UNIQUE INDEX ON backfills (outbox, name) WHERE ended_at IS NULL AND NOT repair;
+ALTER TABLE backfills ENABLE ROW LEVEL SECURITY;
+CREATE POLICY of_the_outbox ON backfills USING (has_column_privilege(outbox, 'created_at', 'SELECT'));
+-- Readers see, operators create, publishers and operators go on.
+CREATE POLICY operator_creates ON backfills AS RESTRICTIVE FOR INSERT
+  WITH CHECK (has_column_privilege(outbox, 'quarantined_at', 'UPDATE'));
+CREATE POLICY own_outbox ON backfills AS RESTRICTIVE FOR UPDATE USING (has_column_privilege(outbox, 'attempts', 'UPDATE'));
+
+-- What a repair sends: the rows of these keys, and ghosts, which the consumer has and the source has not.
+CREATE TABLE backfill_keys (
+  backfill uuid NOT NULL REFERENCES backfills ON DELETE CASCADE,
+  n        bigint NOT NULL,
+  key      text[],
+  ghost    jsonb,  -- {aggregate_id, tenant_id, version, payload}
+  PRIMARY KEY (backfill, n),
+  CHECK (key IS NOT NULL OR ghost IS NOT NULL)
+);
+ALTER TABLE backfill_keys ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_outbox ON backfill_keys USING (EXISTS (
+  SELECT 1 FROM backfills b WHERE b.id = backfill AND has_column_privilege(b.outbox, 'attempts', 'UPDATE')));
 
 -- 2. Names and keys -----------------------------------------------------------------------------------------
 
@@ -433,21 +491,25 @@ BEGIN
   EXECUTE format('GRANT EXECUTE ON FUNCTION lockstep.clean_audit(regclass, interval, int) TO %s', role);
   EXECUTE format('GRANT SELECT, DELETE, UPDATE (published_at, message_id, attempts, available_at, lock_token, '
                  'locked_by, locked_at, last_error, error_code, dead_at) ON %s TO %s', outbox, role);
+  EXECUTE format('GRANT SELECT, UPDATE (state, begun_at, ended_at, start_lsn, highest, cursor, rows_done, rows_expected, '
+                 'progress_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
+                 'ON lockstep.backfills TO %s', role);
+  EXECUTE format('GRANT SELECT, DELETE ON lockstep.backfill_keys TO %s', role);
 END $$;
 
--- Who looks: lockstepctl outbox list, pending, dead, quarantined, show. Everything but payloads.
+-- Who looks: lockstepctl outbox list, pending, dead, quarantined, show; backfill list, status. Everything but payloads.
 CREATE FUNCTION grant_reader(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   columns text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
                    WHERE attrelid = outbox AND attnum > 0 AND NOT attisdropped AND attname <> 'payload');
 BEGIN
   PERFORM lockstep.grant_entry(outbox, role);
-  EXECUTE format('GRANT SELECT ON lockstep.outbox_audit TO %s', role);
+  EXECUTE format('GRANT SELECT ON lockstep.outbox_audit, lockstep.backfills TO %s', role);
   EXECUTE format('GRANT SELECT (%s) ON %s TO %s', columns, outbox, role);
 END $$;
 
--- Who intervenes: a reader that may also replay, quarantine and release rows. Neither publishes nor
--- deletes.
+-- Who intervenes: a reader that may also replay, quarantine and release rows, and have the publisher send what the
+-- publisher may read: backfills. Neither publishes nor deletes.
 CREATE FUNCTION grant_operator(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM lockstep.grant_reader(outbox, role);
@@ -455,6 +517,10 @@ BEGIN
                  'ON lockstep.outbox_audit TO %s', role);
   EXECUTE format('GRANT UPDATE (attempts, available_at, lock_token, locked_by, last_error, error_code, dead_at, '
                  'quarantined_at) ON %s TO %s', outbox, role);
+  EXECUTE format('GRANT INSERT (outbox, name, repair, declaration, descriptors, created_by, reason, rows_expected), '
+                 'UPDATE (state, ended_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
+                 'ON lockstep.backfills TO %s', role);
+  EXECUTE format('GRANT SELECT, INSERT, DELETE ON lockstep.backfill_keys TO %s', role);
 END $$;
 
 -- Takes back what the functions above gave. What a role needs for its other outboxes stays.
@@ -475,7 +541,8 @@ BEGIN
      AND NOT EXISTS (SELECT 1 FROM lockstep.outboxes o JOIN pg_attribute t ON t.attrelid = o.outbox,
                                    aclexplode(t.attacl) a
                      WHERE a.grantee = role) THEN
-    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.schema_migrations FROM %s', role);
+    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.backfills, lockstep.backfill_keys, '
+                   'lockstep.schema_migrations FROM %s', role);
     EXECUTE format('REVOKE ALL ON FUNCTION lockstep.clean_audit(regclass, interval, int) FROM %s', role);
     EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
   END IF;

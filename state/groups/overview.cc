@@ -48,6 +48,16 @@ SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.que
    AND i.state <> 'halted'
  WHERE g.group_name = $1)";
 
+// An instance that halts or waits has no message in hand, and gets none.
+constexpr std::string_view kThrough = R"(
+SELECT min(i.seen_at - make_interval(secs => coalesce(i.lag_ms, 0) / 1000.0)) AS through,
+       now() AS now
+  FROM {state}.consumer_groups g
+  JOIN {state}.instances i
+    ON i.group_name = g.group_name AND i.epoch = g.epoch
+   AND i.seen_at > now() - interval '15 seconds' AND i.state NOT IN ('halted', 'waiting')
+ WHERE g.group_name = $1 AND g.seek_state = 'done')";
+
 constexpr std::string_view kHistory = R"(
 SELECT id, at, action, operator, role, reason, old, new,
        old ->> 'epoch' AS old_epoch, new ->> 'epoch' AS new_epoch
@@ -70,6 +80,11 @@ absl::StatusOr<postgres::Result> Overview::Lags(postgres::Connection& connection
 absl::StatusOr<postgres::Result> Overview::Progress(postgres::Connection& connection,
                                                     const std::string& group, int64_t epoch) const {
   return connection.Execute(schema_.Sql(kProgress), group, epoch);
+}
+
+absl::StatusOr<postgres::Result> Overview::Through(postgres::Connection& connection,
+                                                   const std::string& group) const {
+  return connection.Execute(schema_.Sql(kThrough), group);
 }
 
 absl::StatusOr<postgres::Result> Overview::History(postgres::Connection& connection,

@@ -28,6 +28,11 @@ class Overview {
   absl::StatusOr<postgres::Result> Progress(postgres::Connection& connection,
                                             const std::string& group, int64_t epoch) const;
 
+  // One row: through, up to when everything that was delivered has been applied: the least over the
+  // instances that work, NULL when none does; and now, by the same clock.
+  absl::StatusOr<postgres::Result> Through(postgres::Connection& connection,
+                                           const std::string& group) const;
+
   // The audit: who did what to a group by hand, and why. Its rows are written with what they tell
   // of, by the other classes of state/; nobody changes them. Newest first: id, at, action,
   // operator, reason, old, new, old_epoch, new_epoch.

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 
-namespace lockstep::projections {
+namespace lockstep {
 
 // A YAML file and the mistakes found in it, each with its place.
 class YamlFile {
@@ -56,4 +56,4 @@ class YamlFile {
   std::vector<std::string> errors_;
 };
 
-}  // namespace lockstep::projections
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "projections/declare/yaml_file.h"
+#include "platform/config/yaml_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "platform/config/yaml.h"
 #include "platform/status.h"
 
-namespace lockstep::projections {
+namespace lockstep {
 
 absl::Status YamlFile::Load() {
   ASSIGN_OR_RETURN(root_, LoadYaml(file_));
@@ -103,4 +103,4 @@ std::optional<bool> YamlFile::Either(const YAML::Node& map, const std::string& k
   return *text != no;
 }
 
-}  // namespace lockstep::projections
+}  // namespace lockstep

@@ -1,0 +1,230 @@
+// lockstepctl repair: what `verify` found is sent again, by the source's publisher.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <thread>
+
+#include "ctl/print.h"
+#include "ctl/verify_context.h"
+#include "platform/daemon/signals.h"
+#include "platform/host_name.h"
+#include "platform/status.h"
+#include "publisher/backfill/backfill_store.h"
+#include "verify/repair_plan.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using verify::Difference;
+using verify::RepairPlan;
+using verify::VerifyTable;
+
+constexpr Millis kRepairLook{500};
+
+struct RepairOptions : VerifyFlags {
+  std::string from, reason;
+  bool execute = false, delete_ghosts = false, no_wait = false;
+};
+
+// A table's differences, by a comparison or as `verify --json` wrote them.
+absl::StatusOr<std::vector<Difference>> ReadDifferences(const Json& document,
+                                                        const VerifyTable& table) {
+  std::vector<Difference> differences;
+  try {
+    for (const Json& one : document.at("tables")) {
+      if (one.at("projection") != table.projection) continue;
+      for (const Json& row : one.at("differences")) {
+        Difference read{.key = row.at("key").get<verify::RowKey>()};
+        const std::string kind = row.at("class").get<std::string>();
+        const auto named = std::ranges::find(
+            verify::kDifferenceKinds, kind, &std::pair<std::string, verify::DifferenceKind>::first);
+        if (named == verify::kDifferenceKinds.end() || read.key.size() != table.keys.size()) {
+          return InvalidArgument("--from: no difference of {}: {}", table.name, row.dump());
+        }
+        read.kind = named->second;
+        if (!row.at("source_version").is_null()) read.source_version = row.at("source_version");
+        if (!row.at("replica_version").is_null()) read.replica_version = row.at("replica_version");
+        differences.push_back(std::move(read));
+      }
+    }
+  } catch (const std::exception& error) {
+    return InvalidArgument("--from: the file is none that `verify --json` wrote: {}", error.what());
+  }
+  return differences;
+}
+
+class Repairing {
+ public:
+  Repairing(const Context& context, const RepairOptions& options, VerifyContext& verify,
+            std::stop_token stop)
+      : context_(context), options_(options), verify_(verify), stop_(std::move(stop)) {}
+
+  absl::Status Run() {
+    Json document;
+    if (!options_.from.empty()) {
+      std::ifstream file(options_.from);
+      document = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+      if (document.is_discarded()) return InvalidArgument("--from: {} is no JSON", options_.from);
+    }
+    Json tables = Json::array();
+    for (const VerifyTable& table : verify_.tables()) {
+      ASSIGN_OR_RETURN(Json done, RepairTable(table, document));
+      tables.push_back(std::move(done));
+    }
+    return context_.Answer({{"backfill", verify_.declaration().name}, {"tables", tables}}, [] {});
+  }
+
+  int64_t left() const { return left_; }
+
+ private:
+  absl::StatusOr<Json> RepairTable(const VerifyTable& table, const Json& document) {
+    std::vector<Difference> differences;
+    if (document.is_null()) {
+      ASSIGN_OR_RETURN(auto result, verify_.Run(table, nullptr, stop_));
+      if (!context_.json) PrintResult(table, result, options_.shown);
+      if (!result.unconfirmed.empty()) {
+        return FailedPrecondition("nothing is repaired before a second look: {}",
+                                  result.unconfirmed);
+      }
+      left_ += result.more;
+      differences = std::move(result.differences);
+    } else {
+      ASSIGN_OR_RETURN(differences, ReadDifferences(document, table));
+    }
+    ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(verify_.replica(), table.replica));
+    verify::VerifySide source(verify_.source(), table.source, types);
+    ASSIGN_OR_RETURN(const RepairPlan plan,
+                     verify::PlanRepair(verify_.declaration(), table, source, differences,
+                                        options_.delete_ghosts));
+    left_ += plan.ahead + plan.ghosts_left;
+    Json json = {{"projection", table.projection},
+                 {"table", table.name},
+                 {"rows", plan.keys.size()},
+                 {"ghosts", plan.ghosts.size()},
+                 {"ghosts_left", plan.ghosts_left},
+                 {"ahead", plan.ahead},
+                 {"gone", plan.gone},
+                 {"repair", nullptr}};
+    PrintPlan(table, plan);
+    if (plan.empty()) return json;
+    if (!options_.execute) {
+      left_ += static_cast<int64_t>(plan.keys.size() + plan.ghosts.size());
+      if (!context_.json) Print("Nothing was changed; --execute does it.\n");
+      return json;
+    }
+    RETURN_IF_ERROR(Execute(table, plan, differences, json));
+    return json;
+  }
+
+  absl::Status Execute(const VerifyTable& table, const RepairPlan& plan,
+                       const std::vector<Difference>& differences, Json& json) {
+    RETURN_IF_ERROR(context_.Confirm(
+        fmt::format("This sends {} rows of {} again{}, to topic {}, for every consumer of it.",
+                    plan.keys.size(), verify_.declaration().SourceName(),
+                    plan.ghosts.empty()
+                        ? ""
+                        : fmt::format(" and has {} rows deleted at consumers", plan.ghosts.size()),
+                    verify_.declaration().topic)));
+    publisher::BackfillStore store(verify_.source());
+    ASSIGN_OR_RETURN(
+        const std::string id,
+        store.CreateRepair(verify_.declaration(), plan.keys, plan.ghosts,
+                           fmt::format("{}@{}", OperatorName(), HostName()), options_.reason));
+    json["repair"] = id;
+    if (options_.no_wait) {
+      if (!context_.json) Print("Repair {} was begun; `verify` tells when it is done.\n", id);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(AwaitEnd(store, id));
+    std::vector<verify::RowKey> keys;
+    for (const Difference& one : differences) {
+      if (one.kind == verify::DifferenceKind::kAhead) continue;
+      if (one.kind == verify::DifferenceKind::kGhost && !options_.delete_ghosts) continue;
+      keys.push_back(one.key);
+    }
+    ASSIGN_OR_RETURN(const auto result, verify_.Run(table, &keys, stop_));
+    left_ += static_cast<int64_t>(result.differences.size());
+    json["left"] = ResultJson(table, result)["differences"];
+    if (!context_.json) {
+      Print("Repaired: {} of {} rows are equal now.\n", keys.size() - result.differences.size(),
+            keys.size());
+      for (const Difference& one : result.differences) {
+        Print("  {:<8} {}\n", Name(one.kind), fmt::join(one.key, ", "));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitEnd(publisher::BackfillStore& store, const std::string& id) {
+    while (true) {
+      ASSIGN_OR_RETURN(const auto record, store.Find(id));
+      verify_.printer().Show(record.rows_done, record.rows_expected);
+      if (record.state == "done") break;
+      if (record.ended() || record.state == "failed" || record.state == "paused") {
+        return FailedPrecondition("repair {} is {}{}{}", id, record.state,
+                                  record.last_error.empty() ? "" : ": ", record.last_error);
+      }
+      if (stop_.stop_requested()) {
+        return absl::CancelledError(
+            fmt::format("repair {} goes on at the publisher; `backfill cancel` ends it", id));
+      }
+      std::this_thread::sleep_for(kRepairLook);
+    }
+    verify_.printer().EndLine();
+    return absl::OkStatus();
+  }
+
+  void PrintPlan(const VerifyTable& table, const RepairPlan& plan) const {
+    if (context_.json) return;
+    Print("{}: {} rows to send again, {} ghosts to delete\n", table.name, plan.keys.size(),
+          plan.ghosts.size());
+    if (plan.ghosts_left > 0) {
+      Print("  {} ghosts stay: --delete-ghosts deletes them\n", plan.ghosts_left);
+    }
+    if (plan.ahead > 0) {
+      Print(
+          "  {} rows are ahead of their source and stay: it was restored, or changes rows without "
+          "raising their version; a rebuild takes its state over\n",
+          plan.ahead);
+    }
+    if (plan.gone > 0) Print("  {} rows are gone from the source meanwhile\n", plan.gone);
+  }
+
+  const Context& context_;
+  const RepairOptions& options_;
+  VerifyContext& verify_;
+  const std::stop_token stop_;
+  int64_t left_ = 0;  // differences that stay
+};
+
+absl::Status Repair(const Context& context, const RepairOptions& options) {
+  Signals signals;
+  if (options.execute && options.reason.empty()) {
+    return Failed(InvalidArgument("say why with --reason: it goes into the audit"));
+  }
+  const auto verify = VerifyContext::Open(context, options, VerifyContext::kBoth);
+  if (!verify.ok()) return Failed(verify.status());
+  Repairing repairing(context, options, **verify, signals.stop_token());
+  const absl::Status done = repairing.Run();
+  return done.ok() ? Verdict(repairing.left()) : Failed(done);
+}
+
+}  // namespace
+
+void AddRepair(const Command& program) {
+  const auto o = std::make_shared<RepairOptions>();
+  program
+      .Add("repair",
+           "compare as `verify` does, and have the source's publisher send the rows that differ "
+           "again; shows what it would do, --execute does it",
+           o, Repair)
+      .With(o->All())
+      .With({{"--from", &o->from, "repair what `verify --json` wrote, without comparing first"},
+             {"--execute", &o->execute, "do it"},
+             {"--delete-ghosts", &o->delete_ghosts,
+              "also delete rows that the source does not have, at every consumer"},
+             {"--no-wait", &o->no_wait, "don't wait until it is done and compare again"},
+             {"--reason", &o->reason, "why; goes into the audit"}});
+}
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,212 @@
+#include "ctl/verify_context.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ctl/print.h"
+#include "platform/config/database_address.h"
+#include "platform/duration.h"
+#include "platform/status.h"
+#include "verify/deep.h"
+#include "verify/passage.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using verify::Difference;
+using verify::VerifyResult;
+using verify::VerifyTable;
+
+std::string VersionText(const std::optional<int64_t>& version) {
+  return version ? std::to_string(*version) : "none";
+}
+
+std::map<std::string, int64_t> CountKinds(const VerifyResult& result) {
+  std::map<std::string, int64_t> counts;
+  for (const Difference& one : result.differences) ++counts[std::string(Name(one.kind))];
+  return counts;
+}
+
+}  // namespace
+
+std::vector<Option> VerifyFlags::Files() {
+  return {
+      {"--declaration", &declaration, "the backfill's file: what the source is", Option::kRequired},
+      {"--group", &group, "the consumer group, of the runner's --config"},
+      {"--group-file", &group_file, "the group's file, in place of --config and --group"},
+      {"--projection", &projection,
+       "this one alone; else all that map the backfill's event by replace"},
+      {"--schema", &schema, "the service's state schema, where no --config says it"}};
+}
+
+std::vector<Option> VerifyFlags::All() {
+  std::vector<Option> options = Files();
+  const std::vector<Option> more = {
+      {"--source", &source, "the source's database (the replica's is --database or --config)",
+       Option::kRequired},
+      {"--source-password-file", &source_password_file, "a file that has its password"},
+      {"--deep", &deep, "map every row through the projection and compare its columns too"},
+      {"--wait", &wait, "how long to wait for the group before the second look",
+       Option::kShowsDefault},
+      {"--grace", &grace,
+       "how long nothing older must be in hand; where runners are being killed, more than the "
+       "subscription's ack deadline",
+       Option::kShowsDefault},
+      {"--limit", &shown, "differences to show; --json has them all", Option::kShowsDefault}};
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<VerifyContext>> VerifyContext::Open(const Context& context,
+                                                                   const VerifyFlags& flags,
+                                                                   Sides sides) {
+  auto opened = std::unique_ptr<VerifyContext>(new VerifyContext(context, flags));
+  ASSIGN_OR_RETURN(opened->declaration_, publisher::LoadDeclaration(flags.declaration));
+  RETURN_IF_ERROR(opened->LoadGroup(context));
+  ASSIGN_OR_RETURN(opened->tables_,
+                   verify::PlanVerify(opened->declaration_, opened->group_->projector->plan(),
+                                      flags.projection));
+  if (sides == kSource) {
+    ASSIGN_OR_RETURN(opened->source_, context.Connect(Millis(0)));
+  } else {
+    RETURN_IF_ERROR(opened->OpenReplica(context));
+  }
+  if (sides == kBoth) {
+    Context other = context;
+    other.database = flags.source;
+    other.password_file = flags.source_password_file;
+    ASSIGN_OR_RETURN(opened->source_, other.Connect(Millis(0)));
+  }
+  return opened;
+}
+
+absl::Status VerifyContext::LoadGroup(const Context& context) {
+  if (!flags_.group_file.empty()) {
+    const std::string schema = flags_.schema.empty() ? "lockstep_state" : flags_.schema;
+    ASSIGN_OR_RETURN(auto loaded,
+                     projections::LoadGroup(flags_.group_file, {.state_schema = schema}));
+    group_ = std::make_shared<projections::GroupDeclaration>(std::move(loaded));
+    return absl::OkStatus();
+  }
+  if (context.config.empty() || flags_.group.empty()) {
+    return InvalidArgument(
+        "name the group's file with --group-file, or the runner's configuration with --config and "
+        "the group with --group");
+  }
+  ASSIGN_OR_RETURN(const auto options, ReadRunner(context));
+  for (const runner::ConfiguredGroup& group : options.groups) {
+    if (group.options.name == flags_.group) group_ = group.declaration;
+  }
+  if (group_ == nullptr) return NotFound("the configuration has no group '{}'", flags_.group);
+  return absl::OkStatus();
+}
+
+absl::Status VerifyContext::OpenReplica(const Context& context) {
+  ASSIGN_OR_RETURN(runner_, OpenRunner(context, flags_.schema));
+  // What large tables need is not cut short.
+  ASSIGN_OR_RETURN(runner_.connection, context.Connect(Millis(0)));
+  return absl::OkStatus();
+}
+
+absl::Status VerifyContext::Pass(const std::stop_token& stop) {
+  verify::PassageOptions options;
+  ASSIGN_OR_RETURN(options.timeout, ParseDuration(flags_.wait));
+  ASSIGN_OR_RETURN(options.grace, ParseDuration(flags_.grace));
+  printer_.Wait("waiting for the group to pass the first look");
+  return verify::Passage(source_.get(), declaration_.outbox, replica(), runner_.schema(), group(),
+                         options)
+      .Await(stop);
+}
+
+absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
+                                                const std::vector<verify::RowKey>* keys,
+                                                const std::stop_token& stop) {
+  ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(replica(), table.replica));
+  verify::VerifySide source(*source_, table.source, types);
+  verify::VerifySide replica_side(replica(), table.replica, types);
+  verify::Verify::Parts parts{
+      .source = source,
+      .replica = replica_side,
+      .passed = [&](const std::stop_token& token) { return Pass(token); },
+      .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); }};
+  std::unique_ptr<verify::DeepCompare> deep;
+  if (flags_.deep) {
+    ASSIGN_OR_RETURN(deep, verify::DeepCompare::Make(declaration_, *group_->projector, table,
+                                                     source, replica_side));
+    parts.deep = [&](const verify::KeyRange& range, std::vector<Difference>* found) {
+      return deep->InRange(range, found);
+    };
+    parts.deep_keys = [&](const std::vector<verify::RowKey>& some, std::vector<Difference>* found) {
+      return deep->OfKeys(some, found);
+    };
+  }
+  verify::Verify verify(std::move(parts), {});
+  auto result = keys != nullptr ? verify.RunKeys(*keys, stop) : verify.Run(stop);
+  printer_.EndLine();
+  return result;
+}
+
+Json ResultJson(const VerifyTable& table, const VerifyResult& result) {
+  Json json = {{"projection", table.projection},
+               {"table", table.name},
+               {"equal", result.equal()},
+               {"source_rows", result.source_rows},
+               {"replica_rows", result.replica_rows},
+               {"ranges", result.ranges},
+               {"differing_ranges", result.differing},
+               {"first_look", result.first_look},
+               {"moving", result.moving},
+               {"confirmed", result.unconfirmed.empty()},
+               {"unconfirmed", result.unconfirmed},
+               {"counts", CountKinds(result)}};
+  json["differences"] = ListOf(result.differences, [](const Difference& one) {
+    Json row = {{"class", Name(one.kind)},
+                {"key", one.key},
+                {"source_version", OrNull(one.source_version)},
+                {"replica_version", OrNull(one.replica_version)}};
+    if (!one.columns.empty()) row["columns"] = one.columns;
+    return row;
+  });
+  json["more"] = result.more;
+  return json;
+}
+
+void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown) {
+  Print("{} ({}): {} rows at the source, {} here, {}\n", table.name, table.projection,
+        result.source_rows, result.replica_rows,
+        result.equal() ? "equal"
+                       : fmt::format("{} differ", static_cast<int64_t>(result.differences.size()) +
+                                                      result.more));
+  for (const auto& [kind, count] : CountKinds(result)) Print("  {:<8} {}\n", kind, count);
+  if (result.moving > 0) {
+    Print("  {} rows changed from look to look and could not be told\n", result.moving);
+  }
+  const size_t some = std::min(static_cast<size_t>(std::max(shown, 0)), result.differences.size());
+  for (size_t i = 0; i < some; ++i) {
+    const Difference& one = result.differences[i];
+    Print("  {:<8} {}  source {}, here {}{}{}\n", Name(one.kind), fmt::join(one.key, ", "),
+          VersionText(one.source_version), VersionText(one.replica_version),
+          one.columns.empty() ? "" : ": ", fmt::join(one.columns, ", "));
+  }
+  if (some < result.differences.size()) {
+    Print("  … {} more; --limit shows more of them, --json all\n",
+          result.differences.size() - some);
+  }
+  if (result.more > 0) {
+    Print("  … and at least {} that were only counted: repair these, then look again\n",
+          result.more);
+  }
+  if (!result.unconfirmed.empty()) {
+    Print("  These were seen once only, and may be changes under way: {}\n", result.unconfirmed);
+  }
+}
+
+absl::Status Verdict(int64_t differences) {
+  if (differences == 0) return absl::OkStatus();
+  return WithExit(1, FailedPrecondition("{} rows differ", differences));
+}
+
+}  // namespace lockstep::ctl

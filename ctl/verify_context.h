@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ctl/command.h"
+#include "ctl/progress.h"
+#include "ctl/runner_context.h"
+#include "projections/declare/group_file.h"
+#include "publisher/backfill/declaration.h"
+#include "verify/plan.h"
+#include "verify/verify.h"
+
+namespace lockstep::ctl {
+
+// What `verify` and `repair` are told.
+struct VerifyFlags {
+  std::string declaration, source, source_password_file, group, group_file, projection, schema;
+  std::string wait = "2m", grace = "5s";
+  bool deep = false;
+  int shown = 20;
+
+  // Options of both commands.
+  std::vector<Option> All();
+  std::vector<Option> Files();  // those that `verify export` and `verify compare` have too
+};
+
+// The two sides, the tables that are compared, and how.
+class VerifyContext {
+ public:
+  enum Sides { kBoth, kSource, kReplica };
+  // REQUIRES: context and flags outlive it. Of one side alone, that is the database of --database.
+  static absl::StatusOr<std::unique_ptr<VerifyContext>> Open(const Context& context,
+                                                             const VerifyFlags& flags, Sides sides);
+
+  const publisher::Declaration& declaration() const { return declaration_; }
+  const std::vector<verify::VerifyTable>& tables() const { return tables_; }
+  const std::string& group() const { return group_->name.value(); }
+  postgres::Connection& source() { return *source_; }
+  postgres::Connection& replica() { return *runner_.connection; }
+
+  // Compares a table; with `keys` only these.
+  absl::StatusOr<verify::VerifyResult> Run(const verify::VerifyTable& table,
+                                           const std::vector<verify::RowKey>* keys,
+                                           const std::stop_token& stop);
+  // Waits until the group has everything that the source has committed by now.
+  absl::Status Pass(const std::stop_token& stop);
+
+  ProgressPrinter& printer() { return printer_; }
+
+ private:
+  VerifyContext(const Context& context, const VerifyFlags& flags)
+      : flags_(flags), printer_(context.json) {}
+  absl::Status LoadGroup(const Context& context);
+  absl::Status OpenReplica(const Context& context);
+
+  const VerifyFlags& flags_;
+  ProgressPrinter printer_;
+  publisher::Declaration declaration_;
+  std::shared_ptr<projections::GroupDeclaration> group_;
+  std::vector<verify::VerifyTable> tables_;
+  std::unique_ptr<postgres::Connection> source_;  // kBoth, kSource
+  RunnerContext runner_;                          // its connection: kBoth, kReplica
+};
+
+// A table's result as --json has it, and as people read it.
+Json ResultJson(const verify::VerifyTable& table, const verify::VerifyResult& result);
+void PrintResult(const verify::VerifyTable& table, const verify::VerifyResult& result, int shown);
+
+// 1 when rows differ (with a sentence), else OK.
+absl::Status Verdict(int64_t differences);
+
+// A failure of `verify` ends with 2: 1 says that rows differ.
+inline absl::Status Failed(const absl::Status& status) { return WithExit(2, status); }
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,153 @@
+// lockstepctl verify and repair, as an operator runs them beside a runner that works.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "ctl/testing/offsets_ctl.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kItems[] = R"(backfill: items
+outbox: shop.outbox
+topic: shop.events
+table: shop.items
+key: [id]
+aggregate_type: item
+aggregate_id: id
+version: version
+event_type: ItemChanged
+payload:
+  fields: {id: id, a: a}
+)";
+
+// Items a (version 2), b and c, at the source as in the read model.
+class VerifyCtl : public OffsetsCtl {
+ protected:
+  void SetUp() override {
+    RunAndPublish();
+    const auto migrated = world_.Ctl("migrate up --database " + source_.url());
+    ASSERT_EQ(migrated.status, 0) << migrated.err;
+    ASSERT_EQ(world_.Ctl("outbox create shop.outbox --database " + source_.url()).status, 0);
+    source_.Run(
+        "CREATE TABLE shop.items (id text COLLATE \"en-x-icu\" PRIMARY KEY, version int, a text);"
+        "INSERT INTO shop.items VALUES ('a', 2, '2'), ('b', 1, '1'), ('c', 1, '1')");
+    std::ofstream(File("items.yaml")) << kItems;
+  }
+  std::string File(const std::string& name) const { return world_.folder + "/" + name; }
+  std::string Files() const {
+    return fmt::format("--declaration {} --group-file {} --schema feed_state ", File("items.yaml"),
+                       File("feed.yaml"));
+  }
+  std::string Both(const std::string& more = "", const std::string& wait = "20s") const {
+    return fmt::format("--declaration {} --group feed --source {} --grace 1s --wait {} {}",
+                       File("items.yaml"), source_.url(), wait, more);
+  }
+  // "class key" of each difference, and whether they were seen again.
+  std::string Found(const std::string& out) {
+    const auto json = nlohmann::json::parse(out, nullptr, false);
+    if (!json.is_object()) return "no JSON: " + out;
+    std::string found = json["tables"][0]["confirmed"].get<bool>() ? "confirmed" : "once";
+    for (const auto& one : json["tables"][0]["differences"]) {
+      found +=
+          fmt::format(", {} {}", one["class"].get<std::string>(), one["key"][0].get<std::string>());
+    }
+    return found;
+  }
+
+  testing::TestDatabase source_;
+};
+
+TEST_F(VerifyCtl, EndsWithZeroWhenEqualOneWhenNotTwoWhenItCantBeTold) {
+  const auto equal = world_.Ctl("verify " + Both("--deep"));
+  EXPECT_EQ(equal.status, 0) << equal.err;
+  EXPECT_THAT(equal.out, HasSubstr("rm.items (items): 3 rows at the source, 3 here, equal"));
+
+  world_.database.Run(
+      "UPDATE rm.items SET version = 1 WHERE id = 'a'; DELETE FROM rm.items WHERE id = 'b';"
+      "UPDATE rm.items SET a = 'spoilt' WHERE id = 'c'; INSERT INTO rm.items VALUES ('d', 7)");
+  const auto differ = world_.Ctl("verify --json " + Both("--deep"));
+  EXPECT_EQ(differ.status, 1);
+  EXPECT_EQ(Found(differ.out), "confirmed, behind a, missing b, content c, ghost d") << differ.err;
+  EXPECT_THAT(differ.err, HasSubstr("4 rows differ"));
+  EXPECT_EQ(Found(world_.Ctl("verify --json " + Both()).out),
+            "confirmed, behind a, missing b, ghost d");
+
+  source_.Run("ALTER TABLE shop.items RENAME TO gone");
+  const auto broken = world_.Ctl("verify " + Both());
+  EXPECT_EQ(broken.status, 2);
+  EXPECT_THAT(broken.err, HasSubstr("the source shop.items"));
+  EXPECT_EQ(world_.Ctl("verify --declaration nowhere.yaml --group feed --source x").status, 2);
+  EXPECT_EQ(world_.Ctl("verify").status, 2);
+}
+
+TEST_F(VerifyCtl, ARowOfTheOutboxThatWaitsIsWaitedForAndNobodyRunningIsSaid) {
+  source_.Run(
+      "UPDATE shop.items SET version = 2 WHERE id = 'b';"
+      "SELECT lockstep.enqueue('shop.outbox', topic => 'shop.events', aggregate_type => 'item',"
+      " aggregate_id => 'b', event_type => 'ItemChanged', version => 2, payload => '{}'::bytea)");
+  const auto unpublished = world_.Ctl("verify --json " + Both("", "2s"));
+  EXPECT_EQ(unpublished.status, 1);
+  EXPECT_EQ(Found(unpublished.out), "once, behind b") << unpublished.err;
+  EXPECT_THAT(unpublished.out, HasSubstr("1 rows of shop.outbox have not been published"));
+  source_.Run("UPDATE shop.outbox SET published_at = now()");
+  runner_.reset();
+  world_.database.Run("UPDATE feed_state.instances SET seen_at = now() - interval '1 hour'");
+  const auto nobody = world_.Ctl("verify --json " + Both("", "2s"));
+  EXPECT_EQ(Found(nobody.out), "once, behind b");
+  EXPECT_THAT(nobody.out, HasSubstr("no runner of group feed is working"));
+}
+
+TEST_F(VerifyCtl, FilesTellTheSame) {
+  const auto exported = world_.Ctl("verify export --database " + source_.url() + " " + Files());
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  std::ofstream(File("ranges.jsonl")) << exported.out;
+  const std::string compare = "verify compare --grace 1s " + Files();
+  EXPECT_EQ(world_.Ctl(compare + File("ranges.jsonl")).status, 0);
+
+  world_.database.Run("DELETE FROM rm.items WHERE id = 'b'");
+  const auto open = world_.Ctl(compare + File("ranges.jsonl") + " --ranges " + File("open.jsonl"));
+  EXPECT_EQ(open.status, 1);
+  EXPECT_THAT(open.out, HasSubstr("1 ranges are open")) << open.err;
+  std::ofstream(File("keys.jsonl")) << world_
+                                           .Ctl("verify export --database " + source_.url() +
+                                                " --ranges " + File("open.jsonl") + " " + Files())
+                                           .out;
+  const auto found = world_.Ctl("--json " + compare + File("keys.jsonl"));
+  EXPECT_EQ(found.status, 1);
+  EXPECT_EQ(Found(found.out), "confirmed, missing b") << found.err;
+}
+
+TEST_F(VerifyCtl, ARepairIsShownThenHandedToThePublisherAndAudited) {
+  world_.database.Run("DELETE FROM rm.items WHERE id = 'b'; INSERT INTO rm.items VALUES ('d', 7)");
+  const auto shown = world_.Ctl("repair " + Both());
+  EXPECT_EQ(shown.status, 1);
+  EXPECT_THAT(shown.out, HasSubstr("rm.items: 1 rows to send again, 0 ghosts to delete"))
+      << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("1 ghosts stay: --delete-ghosts deletes them"));
+  EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM lockstep.backfills"), 0);
+
+  EXPECT_THAT(world_.Ctl("repair --execute " + Both()).err, HasSubstr("--reason"));
+  const auto begun = world_.Ctl(
+      "repair --execute --delete-ghosts --no-wait --yes --json --reason "
+      "'ticket 7' " +
+      Both());
+  EXPECT_EQ(begun.status, 0) << begun.err;
+  EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM lockstep.backfill_keys WHERE key = '{b}' AND "
+                             "ghost IS NULL"),
+            1);
+  EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM lockstep.backfill_keys WHERE "
+                             "ghost ->> 'aggregate_id' = 'd' AND ghost ->> 'version' = '7'"),
+            1);
+  EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM lockstep.outbox_audit WHERE note LIKE "
+                             "'%ticket 7%'"),
+            1);
+  // The read model is as it was: only the runner writes it.
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE id IN ('b', 'd')"), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::ctl

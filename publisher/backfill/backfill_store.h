@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/clock.h"
+#include "postgres/connection.h"
+#include "publisher/backfill/declaration.h"
+
+namespace lockstep::publisher {
+
+// The texts of a declaration's key columns, in their order.
+using KeyTexts = std::vector<std::string>;
+
+// A row that a consumer has and the source has not: a repair takes it away there.
+struct Ghost {
+  KeyTexts key;  // empty = not known. With it the publisher looks once more whether it is gone
+  std::string aggregate_id;
+  std::optional<std::string> tenant_id;
+  int64_t version = 0;             // that of the consumer's row
+  nlohmann::ordered_json payload;  // the fields that the projection's key is mapped from
+};
+
+// What a repair sends, one after the other.
+struct RepairItem {
+  int64_t n = 0;  // its place, from 1
+  KeyTexts key;
+  std::optional<Ghost> ghost;
+};
+
+// A backfill as the database has it.
+struct BackfillRecord {
+  std::string id;
+  std::string outbox;
+  std::string name;
+  bool repair = false;
+  std::string state;  // running, paused, failed, cancelled, done
+  std::string created_by;
+  std::string role;
+  std::string reason;
+  WallTime created_at;
+  std::optional<WallTime> begun_at;  // none = nobody has worked on it yet
+  std::optional<WallTime> ended_at;
+  std::optional<WallTime> progress_at;
+  std::optional<WallTime> retry_at;
+  std::string start_lsn;
+  std::optional<KeyTexts> highest;  // none = not begun, or there was no row
+  std::optional<KeyTexts> cursor;   // none = no row has been sent
+  int64_t rows_done = 0;
+  int64_t rows_expected = 0;  // an estimate, but of a repair
+  int failures = 0;           // in a row, of the kind that may pass
+  std::string last_error;
+  std::string lease_owner;
+  bool leased = false;  // somebody is at it
+
+  nlohmann::ordered_json declaration;
+  std::string descriptors;
+
+  bool ended() const { return ended_at.has_value(); }
+  // As the command line, the status page and scripts see it; never the descriptor set.
+  nlohmann::ordered_json ToJson() const;
+};
+
+// All SQL on lockstep.backfills and lockstep.backfill_keys. What changes a state is audited in
+// lockstep.outbox_audit, in the same statement. Owned by the thread of its connection, which
+// outlives it.
+class BackfillStore {
+ public:
+  explicit BackfillStore(postgres::Connection& connection) : connection_(connection) {}
+
+  // For operators -----------------------------------------------------------------------------
+
+  // Answers its id. ALREADY_EXISTS while one of that name and outbox has not ended. `expected`: how
+  // many rows, about.
+  absl::StatusOr<std::string> Create(const Declaration& declaration, int64_t expected,
+                                     const std::string& actor, const std::string& reason);
+  // A backfill of these rows alone, whose messages also replace rows of the same version; and
+  // ghosts go. Refused when there are none.
+  absl::StatusOr<std::string> CreateRepair(const Declaration& declaration,
+                                           const std::vector<KeyTexts>& keys,
+                                           const std::vector<Ghost>& ghosts,
+                                           const std::string& actor, const std::string& reason);
+
+  // The newest first. Empty `outbox` = of all.
+  absl::StatusOr<std::vector<BackfillRecord>> List(const std::string& outbox = "",
+                                                   int at_most = 100);
+  // By id, or the newest of that name; a name of several outboxes is refused.
+  absl::StatusOr<BackfillRecord> Find(const std::string& name_or_id);
+  // What was done to it: a list of {at, actor, role, action, note}.
+  absl::StatusOr<nlohmann::ordered_json> ReadAudit(const BackfillRecord& backfill);
+
+  enum class Change { kPause, kResume, kCancel };
+  // FAILED_PRECONDITION when it is in no state for that. Answers its new state.
+  absl::StatusOr<std::string> Apply(Change change, const std::string& id, const std::string& actor,
+                                    const std::string& reason);
+
+  // For the publisher that works on it ----------------------------------------------------------
+  // `token` is a worker's own. False = the lease is another's by now, or an operator has stopped
+  // the backfill: nothing was written, and the worker drops it.
+
+  // One of these outboxes that is to go on, the longest untouched first; leased for `ttl`.
+  absl::StatusOr<std::optional<BackfillRecord>> Claim(const std::vector<std::string>& outboxes,
+                                                      const std::string& token,
+                                                      const std::string& owner, Millis ttl);
+  absl::StatusOr<bool> Begin(const std::string& id, const std::string& token,
+                             const std::string& start_lsn, const std::optional<KeyTexts>& highest,
+                             int64_t expected);
+  // Pub/Sub has taken all rows up to `cursor`, `rows` of them since the last time.
+  absl::StatusOr<bool> Advance(const std::string& id, const std::string& token,
+                               const KeyTexts& cursor, int64_t rows, Millis ttl);
+  absl::StatusOr<bool> Renew(const std::string& id, const std::string& token, Millis ttl);
+  absl::Status Release(const std::string& id, const std::string& token);
+  // A fault that may pass: the lease ends, and it goes on after `delay`.
+  absl::StatusOr<bool> Retry(const std::string& id, const std::string& token,
+                             const std::string& error, Millis delay);
+  absl::StatusOr<bool> Fail(const std::string& id, const std::string& token,
+                            const std::string& error, const std::string& actor);
+  absl::StatusOr<bool> Finish(const std::string& id, const std::string& token,
+                              const std::string& actor);
+
+  absl::StatusOr<std::vector<RepairItem>> RepairItems(const std::string& id, int64_t after,
+                                                      int at_most);
+  // Where the write-ahead log stands.
+  absl::StatusOr<std::string> CurrentLsn();
+
+ private:
+  absl::StatusOr<bool> End(const std::string& id, const std::string& token,
+                           const std::string& state, const std::string& note,
+                           const std::string& actor);
+
+  postgres::Connection& connection_;
+};
+
+}  // namespace lockstep::publisher

@@ -1,0 +1,215 @@
+#include "verify/deep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "envelope/event.h"
+#include "platform/status.h"
+#include "postgres/identifier.h"
+#include "projections/model/cells.h"
+#include "projections/plan/live_table.h"
+#include "publisher/backfill/payload_maker.h"
+
+namespace lockstep::verify {
+namespace {
+
+// {different}: an array of the names of columns that differ, NULLs between; {given}: $n of what the
+// source's rows become.
+constexpr std::string_view kDifferent = R"(
+SELECT n, v, array_to_string(different, E'\x01') AS columns
+  FROM (SELECT w.n, w.v, array_remove(ARRAY[{different}]::text[], NULL) AS different
+          FROM unnest({given}) WITH ORDINALITY AS w ({names}, n)
+          JOIN {rows} AS t ON {matched} AND t.v = w.v) AS d
+ WHERE cardinality(different) > 0
+ ORDER BY n)";
+
+constexpr std::string_view kBytes = R"(
+SELECT {is_bytea} FROM (SELECT) AS one LEFT JOIN {from} AS r ON false)";
+
+// The payload's JSON of a row r, as a backfill has it: bytes in base64.
+absl::StatusOr<std::string> PayloadSql(postgres::Connection& connection,
+                                       const publisher::Declaration& declaration) {
+  std::vector<std::string> tests, fields;
+  for (const auto& [field, column] : declaration.fields) {
+    tests.push_back(
+        fmt::format("pg_typeof(r.{}) = 'bytea'::regtype", postgres::QuoteIdentifier(column)));
+  }
+  ASSIGN_OR_RETURN(const auto bytes,
+                   connection.Execute(postgres::FillNames(
+                       kBytes, {{"is_bytea", fmt::format("{}", fmt::join(tests, ", "))},
+                                {"from", declaration.SourceSql()}})));
+  for (size_t i = 0; i < declaration.fields.size(); ++i) {
+    const auto& [field, column] = declaration.fields[i];
+    std::string value = "r." + postgres::QuoteIdentifier(column);
+    if (bytes.Bool(0, static_cast<int>(i))) {
+      value = fmt::format("translate(encode({}, 'base64'), E'\\n', '')", value);
+    }
+    fields.push_back(fmt::format("{} AS {}", value, postgres::QuoteIdentifier(field)));
+  }
+  return fmt::format("(SELECT row_to_json(p)::text FROM (SELECT {}) AS p)",
+                     fmt::join(fields, ", "));
+}
+
+std::string JoinAll(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// As which type values are compared; a length would cut a text that is too long to be stored.
+std::string ComparedAs(const projections::LiveColumn& column) {
+  if (column.base_type == "json") return "jsonb";
+  if (column.category == 'G' || column.base_type == "xml") return "text";  // have no equality
+  return column.category == 'S' || column.category == 'A' ? column.type : column.full_type;
+}
+
+struct ComparedColumn {
+  std::string name;
+  uint32_t value = 0;  // its place among the table's values
+  std::string type;
+  bool has_default = false;  // of a value that the event leaves out
+};
+
+}  // namespace
+
+struct DeepCompare::Parts {
+  const publisher::Declaration& declaration;
+  const projections::GroupProjector& projector;
+  const VerifyTable& table;
+  VerifySide& source;
+  VerifySide& replica;
+  publisher::PayloadMaker payloads;
+  std::string more;  // what is read of a source's row
+  size_t keys = 0;
+  std::vector<ComparedColumn> columns;
+  std::string sql;
+
+  absl::StatusOr<std::unique_ptr<projections::Change>> Map(const postgres::Row& row) const {
+    ASSIGN_OR_RETURN(std::string payload, payloads.Payload(row.String("payload")));
+    envelope::Event event{.event_id = EventId("00000000-0000-0000-0000-000000000000"),
+                          .event_type = declaration.event_type,
+                          .aggregate = {.tenant_id = row.OptionalText("tenant_id"),
+                                        .type = declaration.aggregate_type,
+                                        .id = row.String("aggregate_id")},
+                          .version = row.Int("v"),
+                          .schema_version = declaration.schema_version,
+                          .content_type = payloads.content_type(),
+                          .topic = declaration.topic,
+                          .payload = std::move(payload)};
+    auto mapped = projector.Map(event);
+    if (mapped.ok()) return mapped;
+    return FailedPrecondition("a row of {} can't go through projection {}: {}",
+                              declaration.SourceName(), table.projection,
+                              MessageOf(mapped.status()));
+  }
+};
+
+DeepCompare::DeepCompare(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+DeepCompare::~DeepCompare() = default;
+
+absl::StatusOr<std::unique_ptr<DeepCompare>> DeepCompare::Make(
+    const publisher::Declaration& declaration, const projections::GroupProjector& projector,
+    const VerifyTable& table, VerifySide& source, VerifySide& replica) {
+  ASSIGN_OR_RETURN(auto payloads, publisher::PayloadMaker::Make(declaration));
+  ASSIGN_OR_RETURN(const std::string payload, PayloadSql(source.connection(), declaration));
+  auto parts = std::unique_ptr<Parts>(
+      new Parts{declaration, projector, table, source, replica, std::move(payloads)});
+  parts->more = fmt::format(
+      ", {} AS payload, (r.{})::text AS aggregate_id, {}::text AS tenant_id", payload,
+      postgres::QuoteIdentifier(declaration.aggregate_id),
+      declaration.tenant.empty() ? "NULL" : "r." + postgres::QuoteIdentifier(declaration.tenant));
+
+  const projections::Table& declared = projector.plan().tables[table.index];
+  ASSIGN_OR_RETURN(const auto live,
+                   projections::ReadLiveTable(replica.connection(), declared.name));
+  std::vector<std::string> different, given, names;
+  std::string columns;
+  int next = 1;
+  for (const KeyType& type : replica.types()) {
+    names.push_back(fmt::format("k{}", next));
+    given.push_back(fmt::format("${}::{}[]", next++, type.sql));
+  }
+  names.push_back("v");
+  given.push_back(fmt::format("${}::bigint[]", next++));
+  names.push_back("mask");
+  given.push_back(fmt::format("${}::text[]", next++));
+  for (const uint32_t value : table.values) {
+    const std::string& name = declared.values[value].name;
+    const auto column = live.columns.find(name);
+    if (column == live.columns.end()) {
+      return FailedPrecondition("{} has no column {}", table.name, name);
+    }
+    const std::string type = ComparedAs(column->second);
+    parts->columns.push_back({name, value, type, column->second.default_sql.has_value()});
+    const size_t number = parts->columns.size();
+    columns += fmt::format(", (r.{})::{} AS c{}", postgres::QuoteIdentifier(name), type, number);
+    names.push_back(fmt::format("c{}", number));
+    given.push_back(fmt::format("${}::text[]", next++));
+    different.push_back(
+        fmt::format("CASE WHEN substr(w.mask, {0}, 1) = '1' AND t.c{0} IS DISTINCT FROM "
+                    "w.c{0}::{1} THEN {2} END",
+                    number, type, postgres::QuoteLiteral(name)));
+  }
+  parts->keys = declared.key.size();
+  parts->sql = replica.Sql(postgres::FillNames(kDifferent, {{"different", JoinAll(different)},
+                                                            {"given", JoinAll(given)},
+                                                            {"names", JoinAll(names)}}),
+                           columns);
+  return std::unique_ptr<DeepCompare>(new DeepCompare(std::move(parts)));
+}
+
+absl::Status DeepCompare::InRange(const KeyRange& range, std::vector<Difference>* found) {
+  ASSIGN_OR_RETURN(const auto rows, parts_->source.Read(range, parts_->more));
+  return Compare(rows, found);
+}
+
+absl::Status DeepCompare::OfKeys(const std::vector<RowKey>& keys, std::vector<Difference>* found) {
+  ASSIGN_OR_RETURN(const auto rows, parts_->source.ReadKeys(keys, parts_->more));
+  return Compare(rows, found);
+}
+
+absl::Status DeepCompare::Compare(const postgres::Result& rows, std::vector<Difference>* found) {
+  std::vector<RowKey> keys;
+  postgres::Array versions, masks;
+  std::vector<postgres::Array> values(parts_->columns.size());
+  for (const postgres::Row row : rows) {
+    ASSIGN_OR_RETURN(const auto mapped, parts_->Map(row));
+    const auto& change = static_cast<const projections::MappedChange&>(*mapped);
+    for (const projections::RowChange& one : change.rows) {
+      if (one.table != parts_->table.index) continue;
+      keys.push_back(parts_->source.KeyOf(row));
+      versions.Add(row.Int("v"));
+      std::string mask;
+      for (size_t i = 0; i < parts_->columns.size(); ++i) {
+        const ComparedColumn& column = parts_->columns[i];
+        const projections::Cell& cell = change.cells[one.first_cell + parts_->keys + column.value];
+        const bool absent = cell.state == projections::CellState::kAbsent;
+        mask += absent && column.has_default ? '0' : '1';
+        cell.state == projections::CellState::kText ? values[i].Add(change.Text(cell))
+                                                    : values[i].AddNull();
+      }
+      masks.Add(std::string_view(mask));
+    }
+  }
+  if (keys.empty()) return absl::OkStatus();
+  postgres::Params params = parts_->replica.Wanted(keys);
+  params.Add(versions).Add(masks);
+  for (const postgres::Array& array : values) params.Add(array);
+  ASSIGN_OR_RETURN(const auto answer, parts_->replica.connection().Execute(parts_->sql, params));
+  for (const postgres::Row row : answer) {
+    Difference one{.kind = DifferenceKind::kContent,
+                   .key = keys[static_cast<size_t>(row.Int("n") - 1)],
+                   .source_version = row.Int("v"),
+                   .replica_version = row.Int("v")};
+    const std::string columns = row.String("columns");
+    for (size_t at = 0; at <= columns.size();) {
+      const size_t end = std::min(columns.find('\x01', at), columns.size());
+      one.columns.push_back(columns.substr(at, end - at));
+      at = end + 1;
+    }
+    found->push_back(std::move(one));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,325 @@
+#include "verify/exchange.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "platform/duration.h"
+#include "platform/status.h"
+
+namespace lockstep::verify {
+namespace {
+
+using FileJson = nlohmann::ordered_json;
+
+constexpr int kFileVersion = 1;
+constexpr int64_t kMostRanges = 4'096;
+constexpr int64_t kKeysPerRange = 10'000;
+constexpr int64_t kMostKeys = 200'000;  // in one file
+constexpr size_t kRangesAtOnce = 16;
+
+FileJson BoundJson(const std::optional<RowKey>& key) {
+  return key ? FileJson(*key) : FileJson(nullptr);
+}
+
+FileJson RangeJson(const KeyRange& range) {
+  return {{"from", BoundJson(range.from)}, {"below", BoundJson(range.below)}};
+}
+
+FileJson SummaryJson(const KeyRange& range, const VerifySide::Summary& summary) {
+  FileJson json = RangeJson(range);
+  json["count"] = summary.count;
+  json["hash"] = summary.hash;
+  return json;
+}
+
+FileJson RowsJson(const std::map<RowKey, int64_t>& rows) {
+  FileJson json = FileJson::array();
+  for (const auto& [key, version] : rows) json.push_back({key, version});
+  return json;
+}
+
+std::string Text(const FileJson& json) {
+  return json.dump(-1, ' ', false, FileJson::error_handler_t::replace);
+}
+
+void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write) {
+  FileJson types = FileJson::array();
+  for (const KeyType& type : header.types) types.push_back(type.sql);
+  write(Text({{"lockstep_verify", kFileVersion},
+              {"side", "source"},
+              {"backfill", header.backfill},
+              {"projection", header.projection},
+              {"types", types},
+              {"keys", keys},
+              {"at", FormatTimestamp(Clock::System().Now())}}));
+}
+
+// The parts of a range by these bounds.
+std::vector<KeyRange> PartsOf(const KeyRange& range, const std::vector<RowKey>& bounds) {
+  std::vector<KeyRange> parts(bounds.size() + 1, range);
+  for (size_t i = 0; i < bounds.size(); ++i) parts[i].below = parts[i + 1].from = bounds[i];
+  return parts;
+}
+
+absl::Status WriteParts(VerifySide& side, const KeyRange& range, int64_t step,
+                        const WriteLine& write) {
+  ASSIGN_OR_RETURN(const auto bounds, side.Split(range, step));
+  ASSIGN_OR_RETURN(const auto summaries, side.Summarize(range, bounds));
+  const std::vector<KeyRange> parts = PartsOf(range, bounds);
+  for (size_t i = 0; i < parts.size(); ++i) write(Text(SummaryJson(parts[i], summaries[i])));
+  return absl::OkStatus();
+}
+
+// A line of a file. What is not there, or is of another kind, is a sentence.
+struct FileLine {
+  KeyRange range;
+  VerifySide::Summary summary;
+  std::optional<std::map<RowKey, int64_t>> keys;
+  std::map<RowKey, int64_t> seen;  // at the other side, before the file was made
+};
+
+absl::StatusOr<FileJson> ParseLine(const std::string& text, int64_t number) {
+  FileJson json = FileJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object()) return json;
+  return InvalidArgument("line {} of the file is no JSON object: was it cut off?", number);
+}
+
+absl::StatusOr<FileLine> ReadLine(const FileJson& json, size_t columns, int64_t number) {
+  FileLine line;
+  try {
+    const auto key = [&](const FileJson& value) {
+      RowKey read = value.get<RowKey>();
+      if (read.size() != columns)
+        throw std::invalid_argument("a key has another number of columns");
+      return read;
+    };
+    if (!json.at("from").is_null()) line.range.from = key(json.at("from"));
+    if (!json.at("below").is_null()) line.range.below = key(json.at("below"));
+    if (json.contains("count")) {
+      line.summary = {json.at("count").get<int64_t>(), json.at("hash").get<int64_t>()};
+    }
+    const auto rows = [&](const FileJson& list, std::map<RowKey, int64_t>* into) {
+      for (const FileJson& row : list) into->emplace(key(row.at(0)), row.at(1).get<int64_t>());
+    };
+    if (json.contains("keys")) rows(json.at("keys"), &line.keys.emplace());
+    if (json.contains("seen")) rows(json.at("seen"), &line.seen);
+  } catch (const std::exception& error) {
+    return InvalidArgument("line {} of the file is no range: {}", number, error.what());
+  }
+  return line;
+}
+
+// The next line of a file, or nothing at its end.
+absl::StatusOr<std::optional<FileJson>> NextLine(std::istream& from, int64_t* number) {
+  std::string text;
+  while (std::getline(from, text)) {
+    ++*number;
+    if (text.empty()) continue;
+    ASSIGN_OR_RETURN(FileJson json, ParseLine(text, *number));
+    return std::optional(std::move(json));
+  }
+  return std::optional<FileJson>();
+}
+
+absl::StatusOr<std::vector<KeyType>> ReadHeader(const FileJson& json, const VerifyTable& table,
+                                                const std::string& backfill) {
+  if (!json.contains("lockstep_verify") || json["lockstep_verify"] != kFileVersion ||
+      !json.contains("types") || !json["types"].is_array()) {
+    return InvalidArgument(
+        "the file is none that this version of `lockstepctl verify export` wrote");
+  }
+  const std::string made_of = json.value("backfill", ""), made_for = json.value("projection", "");
+  if (made_of != backfill || made_for != table.projection) {
+    return InvalidArgument(
+        "the file is of backfill {} for projection {}, not of backfill {} for projection {}",
+        made_of, made_for, backfill, table.projection);
+  }
+  std::vector<KeyType> types;
+  for (const FileJson& type : json["types"]) {
+    // It becomes part of statements.
+    const std::string name = type.is_string() ? type.get<std::string>() : "";
+    if (name.empty() ||
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_ ") != std::string::npos) {
+      return InvalidArgument("the file's header names a type that is none of Postgres's own");
+    }
+    types.push_back({name, name == "text"});
+  }
+  if (types.size() != table.keys.size()) {
+    return InvalidArgument("the file has keys of {} columns, {} has keys of {}", types.size(),
+                           table.name, table.keys.size());
+  }
+  return types;
+}
+
+// What the replica has of the ranges, which follow each other, is compared with what the file says.
+class FileComparer {
+ public:
+  FileComparer(VerifySide& side, FileComparison& found) : side_(side), found_(found) {}
+
+  absl::Status Add(FileLine line) {
+    const bool follows = !lines_.empty() && lines_.back().range.below &&
+                         lines_.back().range.below == line.range.from;
+    if (!follows || lines_.size() >= kRangesAtOnce) RETURN_IF_ERROR(Flush());
+    lines_.push_back(std::move(line));
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() {
+    if (lines_.empty()) return absl::OkStatus();
+    std::vector<RowKey> bounds;
+    for (size_t i = 1; i < lines_.size(); ++i) bounds.push_back(*lines_[i].range.from);
+    const KeyRange outer{lines_.front().range.from, lines_.back().range.below};
+    ASSIGN_OR_RETURN(const auto here, side_.Summarize(outer, bounds));
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      ++found_.result.ranges;
+      found_.result.source_rows += lines_[i].summary.count;
+      found_.result.replica_rows += here[i].count;
+      if (here[i] == lines_[i].summary) continue;
+      ++found_.result.differing;
+      if (!lines_[i].keys) {
+        found_.ranges.push_back({lines_[i].range});
+        continue;
+      }
+      ASSIGN_OR_RETURN(const auto rows, side_.List(lines_[i].range));
+      Compare(lines_[i], rows);
+    }
+    lines_.clear();
+    return absl::OkStatus();
+  }
+
+  // Rows that the file has in a newer version than the replica.
+  std::map<RowKey, int64_t> wanted;
+
+ private:
+  void Compare(const FileLine& line, const std::map<RowKey, int64_t>& here) {
+    AskedRange open{line.range};
+    for (const auto& [key, version] : *line.keys) {
+      const auto found = here.find(key);
+      if (found == here.end() || found->second < version) wanted.emplace(key, version);
+      if (found == here.end() || found->second <= version) continue;
+      Judge(line, key, version, found->second, &open);
+    }
+    for (const auto& [key, version] : here) {
+      if (!line.keys->contains(key)) Judge(line, key, std::nullopt, version, &open);
+    }
+    if (!open.seen.empty()) found_.ranges.push_back(std::move(open));
+  }
+
+  // A row that is more here than in the file: a difference when it was so before the file was made.
+  void Judge(const FileLine& line, const RowKey& key, std::optional<int64_t> file, int64_t here,
+             AskedRange* open) {
+    const auto seen = line.seen.find(key);
+    if (seen == line.seen.end() || seen->second != here) {
+      open->seen.emplace(key, here);
+      return;
+    }
+    found_.result.differences.push_back(
+        {.kind = file ? DifferenceKind::kAhead : DifferenceKind::kGhost,
+         .key = key,
+         .source_version = file,
+         .replica_version = here});
+  }
+
+  VerifySide& side_;
+  FileComparison& found_;
+  std::vector<FileLine> lines_;
+};
+
+}  // namespace
+
+absl::Status ExportRanges(VerifySide& side, const ExchangeHeader& header, const WriteLine& write) {
+  ASSIGN_OR_RETURN(const int64_t rows, side.Count());
+  WriteHeader(header, /*keys=*/false, write);
+  return WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges),
+                    write);
+}
+
+absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
+                        const std::vector<AskedRange>& ranges, const WriteLine& write) {
+  WriteHeader(header, /*keys=*/true, write);
+  int64_t listed = 0;
+  for (const auto& [range, seen] : ranges) {
+    ASSIGN_OR_RETURN(const auto summary, side.Summarize(range, {}));
+    const int64_t count = summary[0].count;
+    if (count > 2 * kKeysPerRange) {
+      RETURN_IF_ERROR(WriteParts(side, range, std::max(kKeysPerRange, count / kMostRanges), write));
+      continue;
+    }
+    FileJson json = SummaryJson(range, summary[0]);
+    if (listed + count <= kMostKeys) {
+      ASSIGN_OR_RETURN(const auto rows, side.List(range));
+      listed += static_cast<int64_t>(rows.size());
+      json["keys"] = RowsJson(rows);
+      json["seen"] = RowsJson(seen);
+    }
+    write(Text(json));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {
+  std::vector<std::string> lines;
+  for (const auto& [range, seen] : ranges) {
+    FileJson json = RangeJson(range);
+    json["seen"] = RowsJson(seen);
+    lines.push_back(Text(json));
+  }
+  return lines;
+}
+
+absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t columns) {
+  std::vector<AskedRange> ranges;
+  int64_t number = 0;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto json, NextLine(from, &number));
+    if (!json) return ranges;
+    ASSIGN_OR_RETURN(auto line, ReadLine(*json, columns, number));
+    ranges.push_back({line.range, std::move(line.seen)});
+  }
+}
+
+absl::StatusOr<FileComparison> CompareWithFile(
+    std::istream& from, const VerifyTable& table, const std::string& backfill,
+    postgres::Connection& replica,
+    const std::function<absl::Status(const std::stop_token& stop)>& passed,
+    const std::stop_token& stop) {
+  int64_t number = 0;
+  ASSIGN_OR_RETURN(const auto first, NextLine(from, &number));
+  if (!first) return InvalidArgument("the file is empty");
+  ASSIGN_OR_RETURN(const auto types, ReadHeader(*first, table, backfill));
+  VerifySide side(replica, table.replica, types);
+  FileComparison found;
+  // Whatever was under way when the file was made has arrived then.
+  const absl::Status passing = passed(stop);
+  if (!passing.ok()) found.result.unconfirmed = MessageOf(passing);
+  FileComparer comparer(side, found);
+  bool whole = false;
+  while (true) {
+    if (stop.stop_requested()) return absl::CancelledError("stopped before all was compared");
+    ASSIGN_OR_RETURN(const auto json, NextLine(from, &number));
+    if (!json) break;
+    ASSIGN_OR_RETURN(FileLine line, ReadLine(*json, types.size(), number));
+    whole = !line.range.below;
+    RETURN_IF_ERROR(comparer.Add(std::move(line)));
+  }
+  if (!whole && !first->value("keys", false)) {
+    return InvalidArgument("the file ends before its last range: it was cut off");
+  }
+  RETURN_IF_ERROR(comparer.Flush());
+  for (const auto& [key, version] : comparer.wanted) {
+    ASSIGN_OR_RETURN(const auto rows, side.Find({key}));
+    const auto now = rows.find(key);
+    if (now != rows.end() && now->second >= version) continue;
+    found.result.differences.push_back(
+        {.kind = now == rows.end() ? DifferenceKind::kMissing : DifferenceKind::kBehind,
+         .key = key,
+         .source_version = version,
+         .replica_version = now == rows.end() ? std::nullopt : std::optional(now->second)});
+  }
+  found.result.first_look = static_cast<int64_t>(comparer.wanted.size());
+  std::ranges::sort(found.result.differences, {}, &Difference::key);
+  return found;
+}
+
+}  // namespace lockstep::verify

@@ -1,0 +1,297 @@
+// Two databases compared by key range: what is found, to the row, and what is no difference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/test_database.h"
+#include "verify/side.h"
+#include "verify/verify.h"
+
+namespace lockstep::verify {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::string Line(const Difference& difference) {
+  const auto version = [](const std::optional<int64_t>& value) {
+    return value ? std::to_string(*value) : std::string("-");
+  };
+  return fmt::format("{} {} {} {}", Name(difference.kind), fmt::join(difference.key, "/"),
+                     version(difference.source_version), version(difference.replica_version));
+}
+
+std::vector<std::string> Lines(const VerifyResult& result) {
+  std::vector<std::string> lines;
+  for (const Difference& difference : result.differences) lines.push_back(Line(difference));
+  return lines;
+}
+
+class VerifyTest : public ::testing::Test {
+ protected:
+  VerifyTest() : at_source_(source_.Connect()), at_replica_(replica_.Connect()) {}
+
+  // A table of the same name on both sides, and its columns.
+  void Tables(const std::string& source, const std::string& replica) {
+    source_.Run("CREATE TABLE public.t " + source);
+    replica_.Run("CREATE TABLE public.t " + replica);
+  }
+  void OnBoth(const std::string& sql) {
+    source_.Run(sql);
+    replica_.Run(sql);
+  }
+  void Keys(std::vector<std::string> keys) {
+    keys_.clear();
+    for (const std::string& key : keys) keys_.push_back("r.\"" + key + "\"");
+  }
+  SideRows Rows(const std::string& what, const std::string& where = "") const {
+    return {what, "\"public\".\"t\"", keys_, "r.\"version\"", where};
+  }
+
+  absl::StatusOr<VerifyResult> Try() {
+    const SideRows there = Rows("the replica", where_);
+    auto types = ReadKeyTypes(*at_replica_, there);
+    if (!types.ok()) return types.status();
+    VerifySide source(*at_source_, Rows("the source"), *types);
+    VerifySide replica(*at_replica_, there, *types);
+    Verify verify({.source = source,
+                   .replica = replica,
+                   .passed =
+                       [this](const std::stop_token&) {
+                         ++passes_;
+                         return passed_ ? passed_() : absl::OkStatus();
+                       }},
+                  options_);
+    return verify.Run({});
+  }
+  VerifyResult Run() {
+    auto result = Try();
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *result : VerifyResult{};
+  }
+
+  testing::TestDatabase source_, replica_;
+  std::unique_ptr<postgres::Connection> at_source_, at_replica_;
+  std::vector<std::string> keys_ = {"r.\"id\""};
+  std::string where_;
+  VerifyOptions options_{.range_keys = 50};
+  std::function<absl::Status()> passed_;
+  int passes_ = 0;
+};
+
+constexpr char kThousand[] =
+    "INSERT INTO public.t SELECT g, 3, 'title ' || g FROM generate_series(1, 1000) g";
+
+TEST_F(VerifyTest, EqualTablesNeedNoSecondLook) {
+  Tables("(id bigint PRIMARY KEY, version int, title text)",
+         "(id bigint PRIMARY KEY, version bigint, title text)");
+  OnBoth(kThousand);
+  const VerifyResult result = Run();
+  EXPECT_TRUE(result.equal());
+  EXPECT_EQ(result.source_rows, 1000);
+  EXPECT_GT(result.ranges, 10);
+  EXPECT_EQ(result.differing, 0);
+  EXPECT_EQ(passes_, 0);
+}
+
+TEST_F(VerifyTest, EveryKindOfDifferenceIsFoundToTheRow) {
+  Tables("(id bigint PRIMARY KEY, version int, title text)",
+         "(id bigint PRIMARY KEY, version bigint, title text)");
+  OnBoth(kThousand);
+  replica_.Run(
+      "DELETE FROM public.t WHERE id IN (1, 500, 1000);"
+      "UPDATE public.t SET version = 2 WHERE id IN (77, 78);"
+      "UPDATE public.t SET version = 9 WHERE id = 400;"
+      "INSERT INTO public.t VALUES (0, 4), (2000, 5)");
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result),
+              ElementsAre("ghost 0 - 4", "missing 1 3 -", "missing 1000 3 -", "ghost 2000 - 5",
+                          "ahead 400 3 9", "missing 500 3 -", "behind 77 3 2", "behind 78 3 2"));
+  EXPECT_LE(result.differing, 6);
+  EXPECT_EQ(result.moving, 0);
+  EXPECT_EQ(passes_, 1);
+}
+
+// On small tables Postgres would rather sort.
+TEST_F(VerifyTest, WhereAnIndexYieldsTheOrderAFewRangesAreReadAtATime) {
+  Tables("(a text COLLATE \"C\", id bigint, version int, PRIMARY KEY (a, id))",
+         "(a text COLLATE \"C\", id bigint, version int, PRIMARY KEY (a, id))");
+  Keys({"a", "id"});
+  OnBoth("INSERT INTO public.t SELECT chr(60 + g % 20), g, 3 FROM generate_series(1, 1000) g");
+  replica_.Run(
+      "DELETE FROM public.t WHERE id IN (1, 500, 1000); INSERT INTO public.t VALUES ('~', 9, 9)");
+  for (auto* const connection : {at_source_.get(), at_replica_.get()}) {
+    ASSERT_TRUE(connection->Run("SET enable_seqscan = off; SET enable_sort = off").ok());
+    VerifySide side(*connection, Rows("a side"), {{"text", true}, {"bigint", false}});
+    EXPECT_TRUE(*side.Sorted());
+  }
+  options_.ranges_at_once = 3;
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), ElementsAre("missing </1000 3 -", "missing </500 3 -",
+                                         "missing =/1 3 -", "ghost ~/9 - 9"));
+  EXPECT_EQ(result.ranges, 21);
+}
+
+TEST_F(VerifyTest, RowsThatChangedPlacesAreNotTheSame) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  source_.Run("INSERT INTO public.t VALUES (1, 7), (2, 8)");
+  replica_.Run("INSERT INTO public.t VALUES (1, 8), (2, 7)");
+  EXPECT_THAT(Lines(Run()), ElementsAre("ahead 1 7 8", "behind 2 8 7"));
+}
+
+TEST_F(VerifyTest, AnEmptyReplicaAndAnEmptySourceAreListedUpToTheBound) {
+  Tables("(id bigint PRIMARY KEY, version int, title text)",
+         "(id bigint PRIMARY KEY, version bigint, title text)");
+  source_.Run(kThousand);
+  options_.most = 300;
+  VerifyResult result = Run();
+  EXPECT_THAT(result.differences, SizeIs(300));
+  EXPECT_EQ(result.more, 700);
+  source_.Run("TRUNCATE public.t");
+  replica_.Run(kThousand);
+  result = Run();
+  EXPECT_THAT(result.differences, SizeIs(300));
+  EXPECT_EQ(result.more, 700);
+  EXPECT_EQ(result.differences.front().kind, DifferenceKind::kGhost);
+}
+
+TEST_F(VerifyTest, CompositeKeysWithTextSortAlikeWhateverTheLanguages) {
+  Tables(
+      R"((tenant text COLLATE "en-x-icu", id int, version int, PRIMARY KEY (tenant, id)))",
+      R"((tenant varchar(20) COLLATE "C", id bigint, version bigint, PRIMARY KEY (tenant, id)))");
+  Keys({"tenant", "id"});
+  OnBoth(
+      "INSERT INTO public.t SELECT (ARRAY['a', 'B', 'ä', 'b', 'Z', '_', 'a\\b', '(x,\"y\")'])[1 + "
+      "g % 8],"
+      " g, 1 FROM generate_series(1, 800) g");
+  EXPECT_TRUE(Run().equal());
+  replica_.Run(
+      R"(DELETE FROM public.t WHERE id = 9; UPDATE public.t SET version = 0 WHERE id = 14)");
+  EXPECT_THAT(Lines(Run()), ElementsAre("missing B/9 1 -", "behind a\\b/14 1 0"));
+}
+
+TEST_F(VerifyTest, UuidsKeptAsTextAtTheSourceAreComparedAsUuids) {
+  Tables("(id text PRIMARY KEY, version int)", "(id uuid PRIMARY KEY, version int)");
+  source_.Run(
+      "INSERT INTO public.t SELECT upper(md5(g::text)::uuid::text), 1 FROM generate_series(1, 500) "
+      "g");
+  replica_.Run(
+      "INSERT INTO public.t SELECT md5(g::text)::uuid, 1 FROM generate_series(1, 500) g WHERE g <> "
+      "7");
+  EXPECT_THAT(Lines(Run()), ElementsAre("missing 8f14e45f-ceea-167a-5a36-dedd4bea2543 1 -"));
+}
+
+TEST_F(VerifyTest, NumbersOfAnotherScaleAreTheSame) {
+  Tables("(id numeric PRIMARY KEY, version int)", "(id numeric(10, 3) PRIMARY KEY, version int)");
+  OnBoth("INSERT INTO public.t SELECT g / 2.0, 1 FROM generate_series(1, 300) g");
+  EXPECT_TRUE(Run().equal());
+}
+
+TEST_F(VerifyTest, SoftlyDeletedRowsCountAsAbsent) {
+  Tables("(id bigint PRIMARY KEY, version int)",
+         "(id bigint PRIMARY KEY, version int, deleted_at timestamptz)");
+  where_ = "r.\"deleted_at\" IS NULL";
+  source_.Run("INSERT INTO public.t VALUES (1, 1), (2, 1)");
+  replica_.Run("INSERT INTO public.t VALUES (1, 1, NULL), (2, 1, now()), (3, 2, now())");
+  EXPECT_THAT(Lines(Run()), ElementsAre("missing 2 1 -"));
+}
+
+TEST_F(VerifyTest, APartitionThatWasEmptiedIsFound) {
+  Tables("(id bigint PRIMARY KEY, version int, title text)",
+         "(id bigint PRIMARY KEY, version int, title text) PARTITION BY RANGE (id)");
+  replica_.Run(
+      "CREATE TABLE public.t1 PARTITION OF public.t FOR VALUES FROM (0) TO (200);"
+      "CREATE TABLE public.t2 PARTITION OF public.t FOR VALUES FROM (200) TO (300);"
+      "CREATE TABLE public.t3 PARTITION OF public.t DEFAULT");
+  OnBoth(kThousand);
+  replica_.Run("TRUNCATE public.t2");
+  const VerifyResult result = Run();
+  EXPECT_THAT(result.differences, SizeIs(100));
+  EXPECT_EQ(Line(result.differences.front()), "missing 200 3 -");
+}
+
+// What was under way at the first look arrives before the second.
+TEST_F(VerifyTest, AChangeUnderWayIsNoDifference) {
+  Tables("(id bigint PRIMARY KEY, version int, title text)",
+         "(id bigint PRIMARY KEY, version bigint, title text)");
+  OnBoth(kThousand);
+  source_.Run(
+      "UPDATE public.t SET version = 4 WHERE id <= 10; DELETE FROM public.t WHERE id = 20;"
+      "INSERT INTO public.t VALUES (3000, 1)");
+  passed_ = [&] {
+    replica_.Run(
+        "UPDATE public.t SET version = 4 WHERE id <= 10; DELETE FROM public.t WHERE id = 20;"
+        "INSERT INTO public.t VALUES (3000, 1)");
+    // Meanwhile the source goes on; the replica need not have that.
+    source_.Run(
+        "UPDATE public.t SET version = 5 WHERE id <= 10; DELETE FROM public.t WHERE id = 3000");
+    passed_ = [&] {
+      replica_.Run("DELETE FROM public.t WHERE id = 3000");
+      return absl::OkStatus();
+    };
+    return absl::OkStatus();
+  };
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), IsEmpty());
+  EXPECT_EQ(result.first_look, 12);
+  EXPECT_EQ(result.moving, 0);
+  EXPECT_EQ(passes_, 2);
+}
+
+// It stood still at an old version while everything else arrived.
+TEST_F(VerifyTest, AKeyThatStaysBehindIsFoundAlthoughTheSourceMovesOn) {
+  Tables("(id bigint PRIMARY KEY, version int, title text)",
+         "(id bigint PRIMARY KEY, version bigint, title text)");
+  OnBoth(kThousand);
+  source_.Run("UPDATE public.t SET version = 4 WHERE id = 5");
+  passed_ = [&] {
+    source_.Run("UPDATE public.t SET version = 9 WHERE id = 5");
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Lines(Run()), ElementsAre("behind 5 9 3"));
+}
+
+TEST_F(VerifyTest, ARowThatComesAndGoesIsLookedAtAgainAndThenCalledMoving) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  replica_.Run("INSERT INTO public.t VALUES (1, 1)");
+  int version = 1;
+  passed_ = [&] {
+    replica_.Run(fmt::format("UPDATE public.t SET version = {}", ++version));
+    return absl::OkStatus();
+  };
+  options_.looks = 3;
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), IsEmpty());
+  EXPECT_EQ(result.moving, 1);
+  EXPECT_EQ(passes_, 3);
+}
+
+TEST_F(VerifyTest, WithoutAPositionDifferencesAreSaidToBeUnconfirmed) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  source_.Run("INSERT INTO public.t VALUES (1, 1)");
+  passed_ = [] { return absl::FailedPreconditionError("no runner is alive"); };
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), ElementsAre("missing 1 1 -"));
+  EXPECT_EQ(result.unconfirmed, "no runner is alive");
+}
+
+TEST_F(VerifyTest, BadInputIsASentence) {
+  Tables("(id text, version int)", "(id uuid PRIMARY KEY, version int)");
+  source_.Run("INSERT INTO public.t VALUES ('no uuid', 1)");
+  EXPECT_THAT(std::string(Try().status().message()),
+              HasSubstr("the source can't be compared by the key (r.\"id\")"));
+  source_.Run("UPDATE public.t SET id = NULL");
+  EXPECT_THAT(std::string(Try().status().message()), HasSubstr("1 rows have no key"));
+  source_.Run("UPDATE public.t SET id = '8f14e45f-ceea-167a-5a36-dedd4bea2543', version = NULL");
+  EXPECT_THAT(std::string(Try().status().message()), HasSubstr("1 rows have no version"));
+  source_.Run("UPDATE public.t SET version = 1; INSERT INTO public.t SELECT * FROM public.t");
+  EXPECT_THAT(std::string(Try().status().message()), HasSubstr("is there twice"));
+  source_.Run("INSERT INTO public.t SELECT t.* FROM public.t, generate_series(1, 300) g");
+  EXPECT_THAT(std::string(Try().status().message()), HasSubstr("is there twice"));
+  replica_.Run("DROP TABLE public.t");
+  EXPECT_THAT(std::string(Try().status().message()), HasSubstr("the replica can't be read"));
+}
+
+}  // namespace
+}  // namespace lockstep::verify
