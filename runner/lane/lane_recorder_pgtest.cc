@@ -107,6 +107,22 @@ TEST_F(LaneLog, NamesAnEventWhoseTransactionFails) {
                            HasSubstr("ordering_key=key-of-k1 trace_id=" + std::string(kTrace)))));
 }
 
+// Log and page name the message of a batch that the database names.
+TEST_F(LaneLog, NamesTheOffsetThatIsSaved) {
+  world_.options.lanes = 1;
+  world_.Publish({{.id = "k1"}, {.id = "k2"}, {.id = "k3"}});
+  Start();
+  ASSERT_TRUE(world_.AwaitDrained());
+  const std::string saved = world_.Value("SELECT message_id FROM feed_state.offsets");
+  const auto shown = [&] { return group_->status().lanes[0].last_message_id; };
+  EXPECT_TRUE(world_.Await([&] { return shown() == saved; })) << shown() << ", not " << saved;
+  std::string logged;
+  for (const std::string& line : Lines()) {
+    if (line.find("msg=\"offset saved\"") != std::string::npos) logged = line;
+  }
+  EXPECT_THAT(logged, HasSubstr(" message_id=" + saved + " "));
+}
+
 TEST_F(LaneLog, MasksWhatPostgresQuotesOfAnEvent) {
   MaskKeys(true);
   world_.options.max_attempts = 1;

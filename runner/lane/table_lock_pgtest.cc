@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // As somebody would say it, in a session of their own.
 struct Locker {
@@ -62,6 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Of, TableLock,
 
 // A probe passes where only writes are refused: a maintenance, or a disk that is nearly full.
 TEST(ReadOnlyDatabase, IsNoEventsFault) {
+  ::testing::internal::CaptureStderr();
   GroupWorld world;
   world.options.transient_tries = 1;
   world.options.max_attempts = 1;
@@ -80,6 +82,10 @@ TEST(ReadOnlyDatabase, IsNoEventsFault) {
   ASSERT_TRUE(world.AwaitDrained());
   EXPECT_EQ(world.DeadLetters(), 0);
   EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items"), 2);
+  // A dead letter can't be written either: who is blamed brings the whole group to a halt.
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("sqlstate=25006"), Not(HasSubstr("EVENT.NEVER_COMMITS")),
+                    Not(HasSubstr("the group has halted"))));
 }
 
 // One row is not the table: its event alone is at fault, and the others go on.
