@@ -109,12 +109,13 @@ class Reconciler {
     std::set<std::string_view> known;
     for (const SourceEvent& event : page) known.insert(event.event_id);
     if (!source_.oldest) return absl::OkStatus();  // it keeps nothing
-    WallTime from = std::max(source_.since, *source_.oldest);
+    // A row that is cleaned away may have been received a little after the next was published.
+    WallTime from = std::max(source_.since, *source_.oldest + options_.grace);
     WallTime until = source_.as_of;
     if (source_.kept) {
       until += options_.grace;  // what came meanwhile is asked for
     } else {
-      from += options_.grace;
+      from = std::max(from, source_.since + options_.grace);
       until -= options_.grace;
     }
     while (true) {
