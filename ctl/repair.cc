@@ -33,6 +33,10 @@ absl::StatusOr<std::vector<Difference>> ReadDifferences(const Json& document,
   try {
     for (const Json& one : document.at("tables")) {
       if (one.at("projection") != table.projection) continue;
+      if (!one.at("confirmed").get<bool>() && !one.at("differences").empty()) {
+        return FailedPrecondition("--from: nothing is repaired before a second look: {}",
+                                  TextOf(one.at("unconfirmed")));
+      }
       for (const Json& row : one.at("differences")) {
         Difference read{.key = row.at("key").get<verify::RowKey>()};
         const std::string kind = row.at("class").get<std::string>();

@@ -28,7 +28,7 @@ absl::Status Compare(const Context& context, const Flags& flags, const std::stop
   Json tables = Json::array();
   for (const verify::VerifyTable& table : verify->tables()) {
     ASSIGN_OR_RETURN(const auto result, verify->Run(table, nullptr, stop));
-    *differences += static_cast<int64_t>(result.differences.size()) + result.more;
+    *differences += Differences(result);
     tables.push_back(ResultJson(table, result));
     if (!context.json) PrintResult(table, result, flags.shown);
   }
@@ -75,7 +75,7 @@ absl::Status Export(const Context& context, const Flags& flags) {
 }
 
 absl::Status CompareWithFile(const Context& context, const Flags& flags,
-                             const std::stop_token& stop, int64_t* differences) {
+                             const std::stop_token& stop, int64_t* differences, size_t* open) {
   std::ifstream from(flags.file);
   if (!from) return NotFound("{} can't be read", flags.file);
   ASSIGN_OR_RETURN(const auto verify, VerifyContext::Open(context, flags, VerifyContext::kReplica));
@@ -89,8 +89,9 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
                          from, table, verify->declaration().name, verify->replica(),
                          [&](const std::stop_token& token) { return verify->Pass(token); }, stop));
     verify->printer().EndLine();
-    *differences = static_cast<int64_t>(compared.result.differences.size()) + compared.result.more +
-                   static_cast<int64_t>(compared.ranges.size());
+    *differences = Differences(compared.result);
+    *open = compared.ranges.size();
+    const bool equal = *differences == 0 && *open == 0;
     if (!flags.ranges.empty()) {
       std::ofstream to(flags.ranges);
       for (const std::string& line : verify::RangeLines(compared.ranges)) to << line << '\n';
@@ -98,22 +99,20 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
       if (!to) return Unavailable("{} can't be written", flags.ranges);
     }
     Json json = ResultJson(table, compared.result);
-    json["backfill"] = verify->declaration().name;
-    json["equal"] = *differences == 0;
-    json["open_ranges"] = compared.ranges.size();
+    json["equal"] = equal;
+    json["open_ranges"] = *open;
     RETURN_IF_ERROR(context.Answer(
         {{"backfill", verify->declaration().name},
          {"group", verify->group()},
-         {"equal", *differences == 0},
+         {"equal", equal},
          {"tables", Json::array({json})}},
         [&] {
-          PrintResult(table, compared.result, flags.shown);
-          if (!compared.ranges.empty()) {
-            Print("  {} ranges are open; {}\n", compared.ranges.size(),
-                  flags.ranges.empty()
-                      ? "--ranges FILE writes them, for `verify export --ranges FILE` at the source"
-                      : "`verify export --ranges` with this file at the source lists their keys");
-          }
+          PrintResult(table, compared.result, flags.shown, *open);
+          if (*open == 0) return;
+          Print("  {}\n",
+                flags.ranges.empty()
+                    ? "--ranges FILE writes them, for `verify export --ranges FILE` at the source"
+                    : "`verify export --ranges` with this file at the source lists their keys");
         }));
   }
   return absl::OkStatus();
@@ -122,8 +121,10 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
 absl::Status CompareFile(const Context& context, const Flags& flags) {
   Signals signals;
   int64_t differences = 0;
-  const absl::Status done = CompareWithFile(context, flags, signals.stop_token(), &differences);
-  return done.ok() ? Verdict(differences) : Failed(done);
+  size_t open = 0;
+  const absl::Status done =
+      CompareWithFile(context, flags, signals.stop_token(), &differences, &open);
+  return done.ok() ? Verdict(differences, open) : Failed(done);
 }
 
 }  // namespace

@@ -174,12 +174,14 @@ Json ResultJson(const VerifyTable& table, const VerifyResult& result) {
   return json;
 }
 
-void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown) {
+void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown,
+                 size_t open_ranges) {
+  const std::string verdict = result.equal() && open_ranges == 0 ? "equal"
+                              : open_ranges == 0 ? fmt::format("{} differ", Differences(result))
+                                                 : fmt::format("{} differ, {} ranges are open",
+                                                               Differences(result), open_ranges);
   Print("{} ({}): {} rows at the source, {} here, {}\n", table.name, table.projection,
-        result.source_rows, result.replica_rows,
-        result.equal() ? "equal"
-                       : fmt::format("{} differ", static_cast<int64_t>(result.differences.size()) +
-                                                      result.more));
+        result.source_rows, result.replica_rows, verdict);
   for (const auto& [kind, count] : CountKinds(result)) Print("  {:<8} {}\n", kind, count);
   if (result.moving > 0) {
     Print("  {} rows changed from look to look and could not be told\n", result.moving);
@@ -199,14 +201,20 @@ void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown
     Print("  … and at least {} that were only counted: repair these, then look again\n",
           result.more);
   }
-  if (!result.unconfirmed.empty()) {
+  if (!result.unconfirmed.empty() && !result.equal()) {
     Print("  These were seen once only, and may be changes under way: {}\n", result.unconfirmed);
   }
 }
 
-absl::Status Verdict(int64_t differences) {
-  if (differences == 0) return absl::OkStatus();
-  return WithExit(1, FailedPrecondition("{} rows differ", differences));
+int64_t Differences(const VerifyResult& result) {
+  return static_cast<int64_t>(result.differences.size()) + result.more;
+}
+
+absl::Status Verdict(int64_t differences, size_t open_ranges) {
+  if (differences == 0 && open_ranges == 0) return absl::OkStatus();
+  return WithExit(1, open_ranges == 0 ? FailedPrecondition("{} rows differ", differences)
+                                      : FailedPrecondition("{} rows differ, {} ranges are open",
+                                                           differences, open_ranges));
 }
 
 }  // namespace lockstep::ctl

@@ -69,10 +69,12 @@ class VerifyContext {
 
 // A table's result as --json has it, and as people read it.
 Json ResultJson(const verify::VerifyTable& table, const verify::VerifyResult& result);
-void PrintResult(const verify::VerifyTable& table, const verify::VerifyResult& result, int shown);
+void PrintResult(const verify::VerifyTable& table, const verify::VerifyResult& result, int shown,
+                 size_t open_ranges = 0);
+int64_t Differences(const verify::VerifyResult& result);
 
-// 1 when rows differ (with a sentence), else OK.
-absl::Status Verdict(int64_t differences);
+// 1 when rows differ (with a sentence), or ranges whose rows are not known yet; else OK.
+absl::Status Verdict(int64_t differences, size_t open_ranges = 0);
 
 // A failure of `verify` ends with 2: 1 says that rows differ.
 inline absl::Status Failed(const absl::Status& status) { return WithExit(2, status); }

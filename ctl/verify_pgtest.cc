@@ -99,6 +99,10 @@ TEST_F(VerifyCtl, ARowOfTheOutboxThatWaitsIsWaitedForAndNobodyRunningIsSaid) {
   const auto nobody = world_.Ctl("verify --json " + Both("", "2s"));
   EXPECT_EQ(Found(nobody.out), "once, behind b");
   EXPECT_THAT(nobody.out, HasSubstr("no runner of group feed is working"));
+  std::ofstream(File("once.json")) << nobody.out;
+  const auto refused = world_.Ctl("repair --from " + File("once.json") + " " + Both());
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("nothing is repaired before a second look"));
 }
 
 TEST_F(VerifyCtl, FilesTellTheSame) {
@@ -111,7 +115,7 @@ TEST_F(VerifyCtl, FilesTellTheSame) {
   world_.database.Run("DELETE FROM rm.items WHERE id = 'b'");
   const auto open = world_.Ctl(compare + File("ranges.jsonl") + " --ranges " + File("open.jsonl"));
   EXPECT_EQ(open.status, 1);
-  EXPECT_THAT(open.out, HasSubstr("1 ranges are open")) << open.err;
+  EXPECT_THAT(open.out, HasSubstr("0 differ, 1 ranges are open")) << open.err;
   std::ofstream(File("keys.jsonl")) << world_
                                            .Ctl("verify export --database " + source_.url() +
                                                 " --ranges " + File("open.jsonl") + " " + Files())
