@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
 
   const Command program(app, context);
   for (const auto add :
-       {AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets, AddOutbox,
-        AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema}) {
+       {AddBackfill, AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets,
+        AddOutbox, AddProvision, AddProjection, AddRebuild, AddReplay, AddRoles, AddSchema}) {
     add(program);
   }
 
