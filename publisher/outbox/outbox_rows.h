@@ -26,7 +26,7 @@ struct OutboxRecord {
   int64_t replays = 0;  // by hand, since the look before
   int64_t failed_backfills = 0;
   int64_t backfill_rows = 0;  // still to be sent, about
-  bool known = false;   // false = not read yet
+  bool known = false;         // false = not read yet
   // These and the dead rows, as the outbox's part of the status document has them (web/README.md).
   nlohmann::json part = nlohmann::json::object();
 };
