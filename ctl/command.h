@@ -118,6 +118,7 @@ class Command {
 };
 
 // One function per group of commands, each in its own file; called from main.cc.
+void AddBackfill(const Command& program);
 void AddDeadLetters(const Command& program);
 void AddErase(const Command& program);
 void AddMigrate(const Command& program);

@@ -82,9 +82,9 @@ int main(int argc, char** argv) {
 
   const Command program(app, context);
   for (const auto add :
-       {AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets, AddOutbox,
-        AddParked, AddProvision, AddProjection, AddRebuild, AddReconcile, AddRepair, AddReplay,
-        AddRoles, AddSchema, AddTrace, AddVerify}) {
+       {AddBackfill, AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets,
+        AddOutbox, AddParked, AddProvision, AddProjection, AddRebuild, AddReconcile, AddRepair,
+        AddReplay, AddRoles, AddSchema, AddTrace, AddVerify}) {
     add(program);
   }
 

@@ -287,7 +287,19 @@ class Notes {
                       Sentence(TextOf(topic, "outage"))),
           {Pending(table)});
     }
+    for (const json& backfill : PartOf(outbox, "backfills")) Backfill(backfill);
     DeadRows(outbox, table);
+  }
+
+  void Backfill(const json& backfill) {
+    if (TextOf(backfill, "state") != "failed") return;
+    const std::string id = Quoted(TextOf(backfill, "id"));
+    Add("bad", fmt::format("Backfill {} has failed", TextOf(backfill, "backfill")),
+        fmt::format("{} What was sent stays sent; once this is mended it goes on behind the last "
+                    "row that Pub/Sub has taken.",
+                    Sentence(TextOf(backfill, "last_error"))),
+        {{"See how far it has come", fmt::format("{} backfill status {}", ctl_, id)},
+         {"Let it go on", fmt::format("{} backfill resume {}", ctl_, id)}});
   }
 
   Step Pending(const std::string& table) const {

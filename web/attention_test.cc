@@ -200,5 +200,24 @@ TEST(Attention, CountsTheDeadRowsThatGetNoNoteOfTheirOwn) {
   EXPECT_EQ(titles.back(), "4 more rows of a.o are dead");
 }
 
+TEST(Attention, ABackfillThatFailedSaysWhyAndHowItGoesOn) {
+  json document = {{"role", "publisher"}, {"ctl", "lockstepctl --database 'db'"}};
+  document["outboxes"] = {{{"table", "a.o"},
+                           {"state", "quiet"},
+                           {"backfills",
+                            {{{"id", "b-1"}, {"backfill", "items"}, {"state", "running"}},
+                             {{"id", "b-2"},
+                              {"backfill", "videos"},
+                              {"state", "failed"},
+                              {"last_error", "row (7) has no version"}}}}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0]["severity"], "bad");
+  EXPECT_EQ(notes[0]["title"], "Backfill videos has failed");
+  EXPECT_THAT(notes[0]["detail"].get<std::string>(), HasSubstr("row (7) has no version."));
+  EXPECT_EQ(notes[0]["commands"][1]["command"],
+            "lockstepctl --database 'db' backfill resume 'b-2'");
+}
+
 }  // namespace
 }  // namespace lockstep::web

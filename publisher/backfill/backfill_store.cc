@@ -42,15 +42,15 @@ constexpr char kColumns[] = R"sql(
   b.created_at, b.begun_at, b.ended_at, b.progress_at, b.retry_at, b.start_lsn::text AS start_lsn,
   array_to_json(b.highest)::text AS highest, array_to_json(b.cursor)::text AS cursor, b.rows_done, b.rows_expected,
   b.failures, b.last_error, b.lease_owner, coalesce(b.lease_until > statement_timestamp(), false) AS leased,
-  b.declaration::text AS declaration, b.descriptors)sql";
+  b.declaration::text AS declaration)sql";
 
 constexpr char kList[] = R"sql(
-SELECT {columns} FROM lockstep.backfills b
-WHERE $1 = '' OR b.outbox = to_regclass($1)
+SELECT {columns}, NULL::bytea AS descriptors FROM lockstep.backfills b
+WHERE ($1 = '' OR b.outbox = to_regclass($1)) AND (b.ended_at IS NULL OR NOT $3::boolean)
 ORDER BY b.created_at DESC, b.id LIMIT $2::int)sql";
 
 constexpr char kFind[] = R"sql(
-SELECT DISTINCT ON (b.outbox) {columns} FROM lockstep.backfills b
+SELECT DISTINCT ON (b.outbox) {columns}, b.descriptors FROM lockstep.backfills b
 WHERE b.id::text = $1 OR (b.name = $1 AND NOT b.repair)
 ORDER BY b.outbox, b.created_at DESC)sql";
 
@@ -91,7 +91,7 @@ WITH next AS (
 UPDATE lockstep.backfills b
 SET lease_token = $2::uuid, lease_owner = $3, lease_until = statement_timestamp() + $4::bigint * interval '1 ms'
 FROM next WHERE b.id = next.id
-RETURNING {columns})sql";
+RETURNING {columns}, b.descriptors)sql";
 
 // What a worker writes: $1 id, $2 its token, then values.
 constexpr char kBegin[] = R"sql(
@@ -315,8 +315,9 @@ absl::StatusOr<std::string> BackfillStore::CreateRepair(const Declaration& decla
 }
 
 absl::StatusOr<std::vector<BackfillRecord>> BackfillStore::List(const std::string& outbox,
-                                                                int at_most) {
-  ASSIGN_OR_RETURN(const Result rows, connection_.Execute(WithColumns(kList), outbox, at_most));
+                                                                int at_most, bool open) {
+  ASSIGN_OR_RETURN(const Result rows,
+                   connection_.Execute(WithColumns(kList), outbox, at_most, open));
   std::vector<BackfillRecord> records;
   for (const Row row : rows) records.push_back(RecordOf(row));
   return records;

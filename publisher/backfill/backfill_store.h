@@ -87,9 +87,10 @@ class BackfillStore {
                                            const std::vector<Ghost>& ghosts,
                                            const std::string& actor, const std::string& reason);
 
-  // The newest first. Empty `outbox` = of all.
+  // The newest first, without descriptor sets. Empty `outbox` = of all; `open`: that have not
+  // ended.
   absl::StatusOr<std::vector<BackfillRecord>> List(const std::string& outbox = "",
-                                                   int at_most = 100);
+                                                   int at_most = 100, bool open = false);
   // By id, or the newest of that name; a name of several outboxes is refused.
   absl::StatusOr<BackfillRecord> Find(const std::string& name_or_id);
   // What was done to it: a list of {at, actor, role, action, note}.

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMaxIdentifierBytes = 63;
-constexpr Millis kLongestChunk{60'000};
+constexpr Millis kLongestChunk{10'000};
 
 bool IsTopic(const std::string& topic) {
   return !topic.empty() && topic.size() <= 127 && std::ranges::all_of(topic, [](unsigned char c) {
@@ -156,7 +156,7 @@ absl::Status Declaration::Validate() const {
   }
   if (rows_per_second < 0) return InvalidArgument("`rows_per_second` must not be below 0");
   if (chunk <= Millis(0) || chunk > kLongestChunk) {
-    return InvalidArgument("`chunk` must be between 1ms and 1m");
+    return InvalidArgument("`chunk` must be between 1ms and 10s");
   }
   return PayloadMaker::Make(*this).status();
 }

@@ -184,6 +184,11 @@ void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, lo
                   "logical topics that get a heartbeat message; other consumers see it too");
     heartbeat.Key("interval", &options.heartbeat.interval, "how often");
   });
+  config.Section("backfill", [&](ConfigSection& backfill) {
+    backfill.Key("enabled", &options.backfill.enabled, "work on backfills of the relay's outboxes");
+    BindDatabase(backfill, &options.backfill.database,
+                 "a streaming replica to read backfills from; empty = `database`");
+  });
   config.Section("health", [&](ConfigSection& health) {
     health.Key("database_grace", &options.ready_grace,
                "readiness outlives a lost database by so long");

@@ -65,6 +65,12 @@ struct HeartbeatOptions {
   Millis interval{5'000};
 };
 
+// Rows of source tables that operators have this publisher send: docs/replicas.md.
+struct BackfillOptions {
+  bool enabled = true;
+  std::string database;  // a streaming replica to read them from; empty = the outbox's database
+};
+
 // How shards are held; see shard_owner.h.
 struct OwnershipOptions {
   Millis ping_interval{3'000};
@@ -89,6 +95,7 @@ struct PublisherConfig {
   OwnershipOptions ownership;
   CleanerOptions cleaner;
   HeartbeatOptions heartbeat;
+  BackfillOptions backfill;
   std::map<std::string, std::string> topics;  // logical -> Pub/Sub
   bool any_topic = false;  // others go to the topic of their name; false = such a row is dead
   TopicStyle topic_style = TopicStyle::kAny;

@@ -24,7 +24,9 @@ struct OutboxRecord {
   int64_t dead = 0;
   int64_t quarantined = 0;
   int64_t replays = 0;  // by hand, since the look before
-  bool known = false;   // false = not read yet
+  int64_t failed_backfills = 0;
+  int64_t backfill_rows = 0;  // still to be sent, about
+  bool known = false;         // false = not read yet
   // These and the dead rows, as the outbox's part of the status document has them (web/README.md).
   nlohmann::json part = nlohmann::json::object();
 };

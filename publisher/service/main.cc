@@ -35,7 +35,13 @@ class PublisherDaemon final : public Daemon {
     heartbeats_ = transport_->NewPublisher({});
     service_->SetHeartbeat(*heartbeats_, transport_->admin(),
                            MapTopics(pubsub_.project, config_.topics, config_.any_topic));
-    if (beginning.once) RETURN_IF_ERROR(service_->Check());
+    if (beginning.once) {
+      RETURN_IF_ERROR(service_->Check());
+    } else {
+      backfills_ = transport_->NewPublisher({});
+      service_->SetBackfill(*backfills_,
+                            MapTopics(pubsub_.project, config_.topics, config_.any_topic));
+    }
     RETURN_IF_ERROR(service_->Start());
     http_ = std::make_unique<HttpServer>(http_options_);
     reporter_ = std::make_unique<StatusReporter>(*service_, beginning.config, metrics_, *http_);
@@ -81,6 +87,7 @@ class PublisherDaemon final : public Daemon {
   std::unique_ptr<pubsub::Transport> transport_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<pubsub::Publisher> heartbeats_;
+  std::unique_ptr<pubsub::Publisher> backfills_;
   std::unique_ptr<PublisherService> service_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<StatusReporter> reporter_;

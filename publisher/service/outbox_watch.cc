@@ -6,6 +6,7 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
+#include "publisher/backfill/backfill_store.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -31,6 +32,10 @@ constexpr OutboxGauge kGauges[] = {
      [](const OutboxRecord& record) { return static_cast<double>(record.dead); }},
     {"outbox_quarantined", "rows in quarantine",
      [](const OutboxRecord& record) { return static_cast<double>(record.quarantined); }},
+    {"backfill_rows_remaining", "rows that backfills have still to send, about",
+     [](const OutboxRecord& record) { return static_cast<double>(record.backfill_rows); }},
+    {"backfills_failed", "backfills that stopped and wait for somebody",
+     [](const OutboxRecord& record) { return static_cast<double>(record.failed_backfills); }},
 };
 
 // A look that took t is not taken again before 50 t have gone by.
@@ -74,7 +79,23 @@ absl::StatusOr<OutboxRecord> OutboxWatch::Read(const std::string& table) {
                                                  .statement_timeout = Millis(5'000)}));
   }
   ASSIGN_OR_RETURN(const auto name, postgres::QualifiedName::Parse(table));
-  return ReadOutboxRecord(*session_, name, audits_[table]);
+  ASSIGN_OR_RETURN(OutboxRecord record, ReadOutboxRecord(*session_, name, audits_[table]));
+  RETURN_IF_ERROR(ReadBackfills(name.Quoted(), record));
+  return record;
+}
+
+absl::Status OutboxWatch::ReadBackfills(const std::string& table, OutboxRecord& record) {
+  ASSIGN_OR_RETURN(const auto backfills, BackfillStore(*session_).List(table, 100, /*open=*/true));
+  record.part["backfills"] = nlohmann::json::array();
+  for (const BackfillRecord& backfill : backfills) {
+    record.failed_backfills += backfill.state == "failed" ? 1 : 0;
+    record.backfill_rows += std::max<int64_t>(0, backfill.rows_expected - backfill.rows_done);
+    nlohmann::json part = nlohmann::json::parse(backfill.ToJson().dump());
+    for (const char* key : {"cursor", "highest"})
+      part.erase(key);  // of rows: lockstepctl shows them
+    record.part["backfills"].push_back(std::move(part));
+  }
+  return absl::OkStatus();
 }
 
 void OutboxWatch::Look() {

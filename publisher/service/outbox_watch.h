@@ -61,6 +61,8 @@ class OutboxWatch final : public Service {
   void Age();
   void Show(const std::string& table, const OutboxRecord& record);
   absl::StatusOr<OutboxRecord> Read(const std::string& table);
+  // Those that have not ended.
+  absl::Status ReadBackfills(const std::string& table, OutboxRecord& record);
 
   const Parts parts_;
   std::map<std::string, std::vector<prometheus::Gauge*>> gauges_;  // by table

@@ -16,6 +16,7 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
+#include "publisher/backfill/worker.h"
 #include "publisher/dispatch/pubsub_dispatcher.h"
 #include "publisher/dispatch/topic_style.h"
 #include "publisher/observe/readiness.h"
@@ -106,6 +107,7 @@ struct PublisherService::Parts {
   std::unique_ptr<Dispatcher> styled;  // before the relays, which use it
   std::vector<std::unique_ptr<Table>> tables;
   std::unique_ptr<Heartbeat> heartbeat;
+  std::unique_ptr<BackfillWorker> backfills;
   std::unique_ptr<ShardOwner> owner;
   std::unique_ptr<Housekeeper> housekeeper;
   std::unique_ptr<OutboxWatch> outboxes;
@@ -114,7 +116,9 @@ struct PublisherService::Parts {
 
 PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatcher,
                                    MetricsRegistry& metrics)
-    : config_(std::move(config)), parts_(std::make_unique<Parts>(config_.ready_grace)) {
+    : config_(std::move(config)),
+      metrics_(metrics),
+      parts_(std::make_unique<Parts>(config_.ready_grace)) {
   if (config_.instance.empty()) config_.instance = DefaultInstance();
   Dispatcher* used = &dispatcher;
   if (config_.topic_style == TopicStyle::kVersioned) {
@@ -142,6 +146,7 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
   for (const RelayOptions& options : config_.tables) {
     watch.tables.push_back(options.table);
     ShardsHeld(metrics, options.table);  // shown as 0 where nothing is relayed
+    BackfillRows(metrics, options.table);
   }
   parts_->outboxes = std::make_unique<OutboxWatch>(std::move(watch));
 }
@@ -159,6 +164,25 @@ void PublisherService::SetHeartbeat(pubsub::Publisher& publisher, pubsub::Admin&
   if (config_.heartbeat.topics.empty() || !config_.relay_enabled) return;
   parts_->heartbeat = std::make_unique<Heartbeat>(config_.heartbeat, config_.database, Relays(),
                                                   publisher, admin, std::move(topic));
+}
+
+void PublisherService::SetBackfill(pubsub::Publisher& publisher,
+                                   std::function<std::string(const std::string&)> topic) {
+  if (!config_.backfill.enabled || !config_.relay_enabled || config_.tables.empty()) return;
+  BackfillWorker::Options options{.database = config_.database,
+                                  .replica = config_.backfill.database,
+                                  .instance = config_.instance};
+  for (const RelayOptions& relay : config_.tables) {
+    const auto name = postgres::QualifiedName::Parse(relay.table);
+    if (name.ok()) options.outboxes.push_back(name->Quoted());
+  }
+  const bool versioned = config_.topic_style == TopicStyle::kVersioned;
+  parts_->backfills = std::make_unique<BackfillWorker>(
+      std::move(options), publisher,
+      [versioned, topic = std::move(topic)](const std::string& logical) {
+        return versioned && !IsVersionedTopic(logical) ? "" : topic(logical);
+      },
+      metrics_);
 }
 
 absl::Status PublisherService::Check() const {
@@ -185,6 +209,7 @@ absl::Status PublisherService::Start() {
   for (const auto& table : parts_->tables) RETURN_IF_ERROR(table->relay.Start());
   RETURN_IF_ERROR(parts_->owner->Start());
   if (parts_->heartbeat != nullptr) RETURN_IF_ERROR(parts_->heartbeat->Start());
+  if (parts_->backfills != nullptr) RETURN_IF_ERROR(parts_->backfills->Start());
   RETURN_IF_ERROR(parts_->housekeeper->Start());
   return parts_->outboxes->Start();
 }
@@ -192,6 +217,7 @@ absl::Status PublisherService::Start() {
 void PublisherService::Stop() {
   std::vector<Service*> services = {parts_->outboxes.get(), parts_->housekeeper.get()};
   if (parts_->heartbeat != nullptr) services.push_back(parts_->heartbeat.get());
+  if (parts_->backfills != nullptr) services.push_back(parts_->backfills.get());
   for (const auto& table : parts_->tables) services.push_back(&table->relay);
   StopTogether(services);
   parts_->owner->Stop();  // the relays were to finish under its locks

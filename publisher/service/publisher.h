@@ -47,6 +47,11 @@ class PublisherService : public Service {
   void SetHeartbeat(pubsub::Publisher& publisher, pubsub::Admin& admin,
                     std::function<std::string(const std::string&)> topic);
 
+  // Works on backfills by it, if the configuration lets it; the same `topic`, empty = it goes
+  // nowhere. REQUIRES: as above; and nobody else publishes by `publisher`.
+  void SetBackfill(pubsub::Publisher& publisher,
+                   std::function<std::string(const std::string&)> topic);
+
   absl::Status Start() override;
   void Stop() override;
 
@@ -79,6 +84,7 @@ class PublisherService : public Service {
   std::vector<Relay*> Relays() const;
 
   PublisherConfig config_;
+  MetricsRegistry& metrics_;
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

@@ -4,10 +4,12 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <random>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include "publisher/testing/publishers.h"
@@ -319,6 +321,58 @@ TEST_F(PublishersTest, NothingIsMissingAndKeysStayInOrderWhilePublishersAreKille
   for (const auto& [key, got] : first) EXPECT_EQ(got, wanted) << key;
   fmt::print("{} events of {} keys, {} kills, {} deliveries\n", keys * versions, keys, kills,
              sink_.count());
+}
+
+// Everything as in production: the command line starts it, processes die in the midst, the tail
+// flows.
+TEST_F(PublishersTest, ABackfillGoesOnWhereAKilledPublisherLeftIt) {
+  constexpr int kRows = 6'000;
+  db_.Run("CREATE TABLE shop.items (id bigint PRIMARY KEY, name text, version bigint)");
+  db_.Run(fmt::format("INSERT INTO shop.items SELECT i, 'item', 1 FROM generate_series(1, {}) i",
+                      kRows));
+  const std::string file = ::testing::TempDir() + db_.name() + ".yaml";
+  std::ofstream(file) << "backfill: items\noutbox: shop.outbox\ntopic: shop.events\n"
+                         "table: shop.items\nkey: id\naggregate_type: item\nversion: version\n"
+                         "event_type: shop.ItemChanged\npayload: {fields: [id, name]}\n"
+                         "rows_per_second: 3000\n";
+  testing::Process start("lockstepctl",
+                         {"--database=" + db_.url(), "--yes", "backfill", "start", file});
+  ASSERT_EQ(start.Wait(), 0) << start.Errors();
+  const auto done = [&] { return db_.QueryInt("SELECT rows_done FROM lockstep.backfills"); };
+  const auto state = [&] {
+    return std::string(db_.Query("SELECT state FROM lockstep.backfills").Text(0, 0));
+  };
+  int64_t before = 0;
+  for (int round = 0; round < 2; ++round) {
+    const auto publisher = StartPublisher();
+    ASSERT_TRUE(testing::Eventually([&] { return done() > before; }, std::chrono::seconds(60)))
+        << publisher->Errors();
+    publisher->Signal(SIGKILL);
+    publisher->Wait();
+    before = done();
+    // A change in the meantime, as a service makes it.
+    db_.Run("UPDATE shop.items SET version = version + 1, name = 'changed' WHERE id IN (1, 6000)");
+    db_.Run(
+        "UPDATE lockstep.backfills SET lease_until = now() - interval '1 s' WHERE lease_until IS "
+        "NOT NULL");
+  }
+  EXPECT_LT(before, kRows);
+  const auto last = StartPublisher();
+  ASSERT_TRUE(testing::Eventually([&] { return state() != "running"; }, std::chrono::seconds(60)))
+      << last->Errors();
+  EXPECT_EQ(state(), "done");
+  ASSERT_TRUE(testing::Eventually([&] { return FirstDeliveries().size() == kRows; }));
+  std::map<std::string, std::set<std::string>> ids;  // of one row and version
+  for (const auto& delivery : sink_.deliveries()) {
+    const auto& attributes = delivery.message.attributes;
+    EXPECT_EQ(attributes.at("lockstep_kind"), "snapshot");
+    ids[attributes.at("aggregate_id") + ":" + attributes.at("version")].insert(
+        attributes.at("event_id"));
+  }
+  for (const auto& [row, of_it] : ids) EXPECT_EQ(of_it.size(), 1U) << row;
+  EXPECT_EQ(
+      db_.QueryInt("SELECT count(*) FROM lockstep.outbox_audit WHERE action LIKE 'backfill %'"), 2);
+  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -58,11 +58,31 @@ function deadRows(outbox, doc) {
     more > 0 ? h('p', { class: 'quiet' }, `and ${count(more)} more`) : null);
 }
 
+const kBackfillMood = { running: 'good', paused: '', failed: 'bad' };
+
+function share(backfill) {
+  if (!backfill.rows_expected) return `${count(backfill.rows_done)} rows`;
+  const percent = Math.min(99, Math.floor((100 * backfill.rows_done) / backfill.rows_expected));
+  return `${count(backfill.rows_done)} of about ${count(backfill.rows_expected)} (${percent}%)`;
+}
+
+function backfills(outbox, doc) {
+  if (!outbox.backfills?.length) return null;
+  return h('div', {}, h('h3', {}, 'Backfills'), table('Backfills that have not ended', [
+    { label: 'Backfill', cell: (b) => [b.repair ? `${b.backfill} (repair)` : b.backfill, ' ', h('span', { class: 'mono quiet' }, b.id)] },
+    { label: 'State', whole: true, cell: (b) => h('span', { class: `pill ${kBackfillMood[b.state] ?? ''}` }, b.state) },
+    { label: 'Sent', number: true, cell: (b) => share(b) },
+    { label: 'At it', cell: (b) => b.worker || none },
+    { label: 'Last progress', number: true, cell: (b) => age(b.progress_at, doc.now) },
+    { label: 'Why', cell: (b) => b.last_error || none },
+  ], outbox.backfills, (b) => b.id));
+}
+
 export function outboxCard(outbox, doc, redraw) {
   return h('section', { class: 'card', id: `outbox-${outbox.table}`, 'data-key': `outbox-${outbox.table}`, 'aria-label': `Outbox ${outbox.table}` },
     h('div', { class: 'head' }, h('h2', {}, h('span', { class: 'kind' }, 'Outbox '), outbox.table),
       h('span', { class: `pill ${outboxMood(outbox)}` }, outbox.state),
       h('span', { class: 'quiet' }, outbox.last_publish_at ? ['last publish ', age(outbox.last_publish_at, doc.now)] : 'nothing published yet')),
     outbox.detail ? h('p', {}, outbox.detail) : null,
-    tiles(outbox), charts(outbox, doc, redraw), topics(outbox, doc), deadRows(outbox, doc));
+    tiles(outbox), charts(outbox, doc, redraw), topics(outbox, doc), backfills(outbox, doc), deadRows(outbox, doc));
 }

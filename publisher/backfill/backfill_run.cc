@@ -1,0 +1,292 @@
+#include "publisher/backfill/backfill_run.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "platform/daemon/service_thread.h"
+#include "platform/duration.h"
+#include "platform/log/log.h"
+#include "platform/status.h"
+#include "platform/text.h"
+#include "postgres/sql_error.h"
+#include "publisher/dispatch/failure.h"
+
+namespace lockstep::publisher {
+namespace {
+
+// What is read at the start (the highest key, NULLs) may take longer than a page.
+constexpr Millis kBeginTimeout{300'000};
+constexpr Millis kReplicaPatience{30'000};
+constexpr Millis kReplicaLook{200};
+
+constexpr char kReplayed[] =
+    "SELECT NOT pg_is_in_recovery() OR coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false) AS "
+    "there";
+
+// A page may take longer than its budget, but not without end: its snapshot holds back VACUUM.
+Millis PageTimeout(Millis chunk) { return std::clamp(5 * chunk, Millis(2'000), Millis(50'000)); }
+
+absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect(const std::string& database,
+                                                              Millis statement_timeout) {
+  return postgres::Connection::Open({.url = database,
+                                     .application_name = "lockstep-publisher backfill",
+                                     .statement_timeout = statement_timeout});
+}
+
+// As long as it lives, a stop cancels what a session is doing: a scan of the source may take long.
+class CancelOnStop {
+ public:
+  CancelOnStop(const std::stop_token& stop, std::string database, int pid)
+      : callback_(stop, [database = std::move(database), pid] {
+          const auto other = Connect(database, Millis(5'000));
+          if (other.ok()) (*other)->Run("SELECT pg_cancel_backend($1::int)", pid).IgnoreError();
+        }) {}
+
+ private:
+  std::stop_callback<std::function<void()>> callback_;
+};
+
+}  // namespace
+
+// Filled on a thread of the transport, which may outlive the run.
+struct BackfillRun::Answers {
+  std::mutex mu;
+  std::condition_variable_any changed;
+  bool there = false;
+  absl::Status first_fault;
+};
+
+BackfillRun::BackfillRun(Parts parts, const BackfillRecord& record, const Declaration& declaration)
+    : parts_(std::move(parts)),
+      record_(record),
+      declaration_(declaration),
+      highest_(record.highest),
+      size_(declaration.chunk, declaration.rows_per_second) {}
+
+bool BackfillRun::MayPass(const absl::Status& fault) {
+  if (absl::IsUnavailable(fault)) return true;
+  const auto kind = postgres::Classify(fault);
+  return kind == postgres::ErrorClass::kTransient || kind == postgres::ErrorClass::kInDoubt;
+}
+
+absl::Status BackfillRun::Open() {
+  ASSIGN_OR_RETURN(source_, Connect(parts_.database, PageTimeout(declaration_.chunk)));
+  ASSIGN_OR_RETURN(query_, SourceQuery::Make(*source_, declaration_));
+  ASSIGN_OR_RETURN(PayloadMaker payloads, PayloadMaker::Make(declaration_));
+  messages_.emplace(declaration_, record_.id, record_.repair, std::move(payloads));
+  return absl::OkStatus();
+}
+
+absl::Status BackfillRun::AwaitReplica(const std::string& lsn) {
+  if (!parts_.replica) return absl::OkStatus();
+  const SteadyTime end = Clock::System().Steady() + kReplicaPatience;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto found, source_->Execute(kReplayed, lsn));
+    if (found[0].Bool("there")) return absl::OkStatus();
+    if (Clock::System().Steady() > end || SleepUnlessStopped(parts_.stop, kReplicaLook)) {
+      return Unavailable("the replica has not come to {}, where the backfill began", lsn);
+    }
+  }
+}
+
+absl::StatusOr<bool> BackfillRun::Begin() {
+  if (record_.begun_at.has_value()) {
+    RETURN_IF_ERROR(AwaitReplica(record_.start_lsn));
+    return true;
+  }
+  ASSIGN_OR_RETURN(const bool ours,
+                   parts_.store.Renew(record_.id, parts_.token, kBeginTimeout + parts_.lease));
+  if (!ours) return false;
+  // Whatever the consumers' subscriptions may have missed is older than this.
+  ASSIGN_OR_RETURN(const std::string lsn, parts_.store.CurrentLsn());
+  RETURN_IF_ERROR(AwaitReplica(lsn));
+  if (record_.repair) {
+    return parts_.store.Begin(record_.id, parts_.token, lsn, std::nullopt, record_.rows_expected);
+  }
+  ASSIGN_OR_RETURN(const auto patient, Connect(parts_.database, kBeginTimeout));
+  const CancelOnStop cancel(parts_.stop, parts_.database, patient->backend_pid());
+  ASSIGN_OR_RETURN(const bool nulls, query_->HasNullKeys(*patient));
+  if (nulls) {
+    return InvalidArgument("{} has rows with NULL in the key ({}): no order holds them",
+                           declaration_.SourceName(), fmt::join(declaration_.key, ", "));
+  }
+  ASSIGN_OR_RETURN(highest_, query_->Highest(*patient));
+  ASSIGN_OR_RETURN(const int64_t estimate, query_->Estimate(*patient));
+  log::Info("a backfill begins", {{"backfill", record_.name},
+                                  {"table", record_.outbox},
+                                  {"id", record_.id},
+                                  {"rows", estimate}});
+  return parts_.store.Begin(record_.id, parts_.token, lsn, highest_,
+                            record_.rows_expected > 0 ? record_.rows_expected : estimate);
+}
+
+absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
+  RETURN_IF_ERROR(Open());
+  const CancelOnStop cancel(parts_.stop, parts_.database, source_->backend_pid());
+  ASSIGN_OR_RETURN(const bool begun, Begin());
+  if (!begun) return End::kLost;
+  const SteadyTime turn_ends = Clock::System().Steady() + parts_.turn;
+  std::optional<KeyTexts> after = record_.cursor;
+  bool more = record_.repair || highest_.has_value();
+  while (more) {
+    auto page = Next(after);
+    // What the bus has taken is saved, whatever became of the next page.
+    ASSIGN_OR_RETURN(const auto end, FinishSent());
+    if (end.has_value()) return *end;
+    if (!page.ok()) return page.status();
+    more = !page->last;
+    if (page->rows > 0) {
+      after = page->cursor;
+      const auto wait = std::chrono::duration_cast<Millis>(not_before_ - Clock::System().Steady());
+      if (wait > Millis(0) && SleepUnlessStopped(parts_.stop, wait)) return End::kStopped;
+      Send(*std::move(page));
+    }
+    if (parts_.stop.stop_requested()) break;
+    if (more && Clock::System().Steady() > turn_ends) break;
+  }
+  ASSIGN_OR_RETURN(const auto end, FinishSent());
+  if (end.has_value()) return *end;
+  if (!more) return End::kDone;
+  return parts_.stop.stop_requested() ? End::kStopped : End::kTurnOver;
+}
+
+absl::StatusOr<BackfillRun::Page> BackfillRun::Next(const std::optional<KeyTexts>& after) {
+  while (true) {
+    const int asked = size_.rows();
+    const SteadyTime began = Clock::System().Steady();
+    auto page = record_.repair ? NextRepairs(after) : NextRows(after);
+    if (postgres::SqlState(page.status()) == "57014" && !parts_.stop.stop_requested()) {
+      if (asked == 1) {
+        return InvalidArgument(
+            "the reading of one row of {} was cancelled after {}: is there an index on ({})? ({})",
+            declaration_.SourceName(), FormatDuration(PageTimeout(declaration_.chunk)),
+            fmt::join(declaration_.key, ", "), MessageOf(page.status()));
+      }
+      size_.Halve();
+      continue;
+    }
+    if (page.ok()) {
+      size_.Took(static_cast<int>(page->rows),
+                 std::chrono::duration_cast<Millis>(Clock::System().Steady() - began));
+    }
+    return page;
+  }
+}
+
+absl::StatusOr<BackfillRun::Page> BackfillRun::NextRows(const std::optional<KeyTexts>& after) {
+  ASSIGN_OR_RETURN(const SourcePage read, query_->Read(*source_, after, *highest_, size_.rows()));
+  Page page;
+  page.last = read.last;
+  page.messages.reserve(read.rows.size());
+  for (const SourceRow& row : read.rows) {
+    auto message = messages_->Of(row, read.read_at);
+    if (!message.ok()) {
+      // What stands before it can go; then it is the first, and stops the backfill.
+      if (page.rows == 0) return message.status();
+      page.last = false;
+      break;
+    }
+    page.messages.push_back(*std::move(message));
+    page.cursor = row.key;
+    ++page.rows;
+  }
+  return page;
+}
+
+absl::StatusOr<BackfillRun::Page> BackfillRun::NextRepairs(const std::optional<KeyTexts>& after) {
+  int64_t last = 0;
+  if (after.has_value()) ParseWhole((*after)[0], &last);
+  ASSIGN_OR_RETURN(const std::vector<RepairItem> items,
+                   parts_.store.RepairItems(record_.id, last, size_.rows()));
+  std::vector<KeyTexts> keys;
+  for (const RepairItem& item : items) {
+    if (!item.key.empty()) keys.push_back(item.key);
+  }
+  ASSIGN_OR_RETURN(const SourcePage read, query_->ReadKeys(*source_, keys));
+  std::map<int64_t, const SourceRow*> found;  // by the place of its key
+  for (const SourceRow& row : read.rows) found[row.n] = &row;
+  Page page;
+  page.last = items.empty();
+  int64_t place = 0;
+  for (const RepairItem& item : items) {
+    const auto row = item.key.empty() ? found.end() : found.find(++place);
+    ++page.rows;
+    page.cursor = {fmt::format("{}", item.n)};
+    if (row != found.end()) {
+      ASSIGN_OR_RETURN(pubsub::Message message, messages_->Of(*row->second, read.read_at));
+      page.messages.push_back(std::move(message));
+    } else if (item.ghost.has_value()) {
+      ASSIGN_OR_RETURN(pubsub::Message message, messages_->Of(*item.ghost, Clock::System().Now()));
+      page.messages.push_back(std::move(message));
+    }  // else it was deleted meanwhile, which the tail tells
+  }
+  return page;
+}
+
+void BackfillRun::Send(Page page) {
+  const auto answers = std::make_shared<Answers>();
+  sent_ = Sent{answers, std::move(page.cursor), page.rows};
+  if (declaration_.rows_per_second > 0) {
+    not_before_ = Clock::System().Steady() +
+                  std::chrono::microseconds(page.rows * 1'000'000 / declaration_.rows_per_second);
+  }
+  if (page.messages.empty()) {
+    answers->there = true;
+    return;
+  }
+  parts_.publisher.Publish(parts_.topic, std::move(page.messages),
+                           [answers](const std::vector<absl::StatusOr<MessageId>>& results) {
+                             {
+                               const std::scoped_lock lock(answers->mu);
+                               for (const auto& result : results) {
+                                 // Behind another of its key: that one's fault says more.
+                                 if (result.ok() || FaultOf(result.status()) == Fault::kKnown)
+                                   continue;
+                                 const bool worse =
+                                     answers->first_fault.ok() ||
+                                     FaultOf(answers->first_fault) == Fault::kBehind ||
+                                     FaultOf(result.status()) == Fault::kRefused;
+                                 if (worse) answers->first_fault = result.status();
+                               }
+                               answers->there = true;
+                             }
+                             answers->changed.notify_all();
+                           });
+}
+
+absl::StatusOr<std::optional<BackfillRun::End>> BackfillRun::FinishSent() {
+  if (!sent_.has_value()) return std::nullopt;
+  const Sent sent = *std::exchange(sent_, std::nullopt);
+  absl::Status fault;
+  while (true) {
+    std::unique_lock lock(sent.answers->mu);
+    if (sent.answers->changed.wait_for(lock, parts_.stop, parts_.lease / 3,
+                                       [&] { return sent.answers->there; })) {
+      fault = sent.answers->first_fault;
+      break;
+    }
+    lock.unlock();
+    if (parts_.stop.stop_requested()) return End::kStopped;
+    ASSIGN_OR_RETURN(const bool ours, parts_.store.Renew(record_.id, parts_.token, parts_.lease));
+    if (!ours) return End::kLost;
+  }
+  if (!fault.ok()) {
+    if (FaultOf(fault) == Fault::kCancelled) return End::kStopped;
+    const std::string words = Truncate(MessageOf(fault), 500);
+    if (FaultOf(fault) == Fault::kRefused) {
+      return InvalidArgument("Pub/Sub refuses a message of {}: {}", declaration_.topic, words);
+    }
+    return Unavailable("{} did not take the messages: {}", declaration_.topic, words);
+  }
+  ASSIGN_OR_RETURN(const bool ours, parts_.store.Advance(record_.id, parts_.token, sent.cursor,
+                                                         sent.rows, parts_.lease));
+  if (!ours) return End::kLost;
+  parts_.rows.Increment(static_cast<double>(sent.rows));
+  return std::nullopt;
+}
+
+}  // namespace lockstep::publisher

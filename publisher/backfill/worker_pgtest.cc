@@ -1,0 +1,318 @@
+#include <gmock/gmock.h>
+
+#include <set>
+#include <thread>
+
+#include "platform/status.h"
+#include "publisher/backfill/worker.h"
+#include "publisher/testing/backfill_test.h"
+#include "tests/support/eventually.h"
+#include "tests/support/fake_bus.h"
+#include "tests/support/service_stress.h"
+
+namespace lockstep::publisher {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kTopic[] = "projects/p/topics/shop.events";
+
+class BackfillWorkerTest : public BackfillTest {
+ protected:
+  BackfillWorkerTest() {
+    pubsub::Topic topic;
+    topic.name = kTopic;
+    EXPECT_TRUE(bus_.admin().CreateTopic(topic).ok());
+  }
+
+  struct Worker {
+    std::unique_ptr<pubsub::Publisher> publisher;
+    MetricsRegistry metrics;
+    std::unique_ptr<BackfillWorker> worker;
+  };
+  std::unique_ptr<Worker> Make(testing::FakeBus& bus, const std::string& name = "a",
+                               Millis turn = Millis(600'000), const std::string& database = "") {
+    auto made = std::make_unique<Worker>();
+    made->publisher = bus.NewPublisher({});
+    BackfillWorker::Options options{.database = database.empty() ? db_.url() : database,
+                                    .instance = name,
+                                    .outboxes = {kTable},
+                                    .look = Millis(5),
+                                    .turn = turn};
+    made->worker = std::make_unique<BackfillWorker>(
+        options, *made->publisher,
+        [](const std::string& topic) {
+          return topic == "shop.events" ? std::string(kTopic) : std::string();
+        },
+        made->metrics);
+    return made;
+  }
+
+  std::string Start(const Declaration& declaration) {
+    return store_.Create(declaration, 0, "ann", "").value();
+  }
+  BackfillRecord Of(const std::string& id) { return store_.Find(id).value(); }
+
+  // "1:1 2:1", sorted, each once.
+  static std::set<std::string> Sent(const testing::FakeBus& bus) {
+    std::set<std::string> rows;
+    for (const auto& published : bus.published()) {
+      rows.insert(published.message.ordering_key + ":" +
+                  published.message.attributes.at("version"));
+    }
+    return rows;
+  }
+  static std::set<std::string> Rows(int count) {
+    std::set<std::string> rows;
+    for (int i = 1; i <= count; ++i) rows.insert(fmt::format("{}:1", i));
+    return rows;
+  }
+
+  testing::FakeBus bus_;
+  std::unique_ptr<postgres::Connection> connection_ = db_.Connect();
+  BackfillStore store_{*connection_};
+};
+
+TEST_F(BackfillWorkerTest, SendsEveryRowOnceAndEnds) {
+  Fill(1234);
+  const std::string id = Start(Items());
+  const auto a = Make(bus_);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done");
+  EXPECT_EQ(Of(id).rows_done, 1234);
+  EXPECT_EQ(bus_.published().size(), 1234U);
+  EXPECT_EQ(Sent(bus_), Rows(1234));
+  EXPECT_FALSE(a->worker->Turn().value());
+  EXPECT_THAT(RenderMetrics(a->metrics),
+              HasSubstr("backfill_rows_total{table=\"shop.outbox\"} 1234"));
+}
+
+TEST_F(BackfillWorkerTest, AnEmptySourceIsDoneAtOnce) {
+  const std::string id = Start(Items());
+  EXPECT_TRUE(Make(bus_)->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done");
+}
+
+TEST_F(BackfillWorkerTest, RowsAfterTheStartAreLeftToTheTail) {
+  Fill(50);
+  const std::string id = Start(Items());
+  EXPECT_TRUE(Make(bus_, "a", Millis(0))->worker->Turn().value());  // notes the highest key
+  EXPECT_EQ(Of(id).highest, KeyTexts{"50"});
+  db_.Run("INSERT INTO shop.items SELECT i, 'late', NULL, 1 FROM generate_series(51, 60) i");
+  while (Of(id).state == "running") ASSERT_TRUE(Make(bus_)->worker->Turn().ok());
+  EXPECT_EQ(Sent(bus_), Rows(50));
+}
+
+// One that is cut off in the middle of a page has saved nothing of it; the next sends it again,
+// under the same ids, and the one that comes back writes nothing.
+TEST_F(BackfillWorkerTest, AnotherGoesOnFromTheLastAnswer) {
+  Fill(1000);
+  const std::string id = Start(Items());
+  testing::FakeBus stuck;
+  pubsub::Topic topic;
+  topic.name = kTopic;
+  ASSERT_TRUE(stuck.admin().CreateTopic(topic).ok());
+  int passed = 0;
+  stuck.OnPublish([&](const std::string&, const pubsub::Message&) {
+    if (++passed == 350) stuck.HoldPublishes(true);
+    return absl::OkStatus();
+  });
+  const auto a = Make(stuck, "a");
+  ASSERT_TRUE(a->worker->Start().ok());
+  ASSERT_TRUE(testing::Eventually([&] { return passed >= 350; }));
+  ASSERT_TRUE(testing::Eventually([&] {
+    return db_.QueryInt("SELECT count(*) FROM lockstep.backfills WHERE rows_done > 0") == 1;
+  }));
+  // Never ahead of the answers.
+  const std::set<std::string> before = Sent(stuck);
+  const BackfillRecord cut = Of(id);
+  EXPECT_EQ(cut.cursor, KeyTexts{fmt::format("{}", cut.rows_done)});
+  for (int i = 1; i <= cut.rows_done; ++i) EXPECT_TRUE(before.contains(fmt::format("{}:1", i)));
+  db_.Run("UPDATE lockstep.backfills SET lease_until = now() - interval '1 s'");
+
+  const auto b = Make(bus_, "b");
+  ASSERT_TRUE(b->worker->Turn().value());
+  const BackfillRecord done = Of(id);
+  EXPECT_EQ(done.state, "done");
+  std::set<std::string> all = Sent(bus_);
+  EXPECT_EQ(*all.begin() == "1:1", cut.rows_done == 0);
+  std::map<std::string, std::string> ids;
+  for (const auto* bus : {&stuck, &bus_}) {
+    for (const auto& published : bus->published()) {
+      const auto& attributes = published.message.attributes;
+      const auto [at, fresh] =
+          ids.emplace(published.message.ordering_key, attributes.at("event_id"));
+      EXPECT_EQ(at->second, attributes.at("event_id"));
+    }
+  }
+  all.merge(Sent(stuck));
+  EXPECT_EQ(all, Rows(1000));
+  stuck.HoldPublishes(false);
+  a->worker->Stop();
+  EXPECT_EQ(Of(id).rows_done, done.rows_done);
+  EXPECT_EQ(Of(id).state, "done");
+}
+
+TEST_F(BackfillWorkerTest, ABusThatIsAwayIsWaitedForAndSaidSo) {
+  Fill(10);
+  const std::string id = Start(Items());
+  bus_.OnPublish([](const std::string&, const pubsub::Message&) {
+    return absl::UnavailableError("no route");
+  });
+  const auto a = Make(bus_);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "running");
+  EXPECT_EQ(Of(id).failures, 1);
+  EXPECT_THAT(Of(id).last_error, HasSubstr("no route"));
+  EXPECT_FALSE(Of(id).cursor.has_value());
+  EXPECT_FALSE(a->worker->Turn().value());  // not before its time
+  bus_.OnPublish(nullptr);
+  db_.Run("UPDATE lockstep.backfills SET retry_at = now()");
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done");
+  EXPECT_EQ(Of(id).last_error, "");
+}
+
+TEST_F(BackfillWorkerTest, ARowThatCantBeSentStopsItThereAndItGoesOnAfterwards) {
+  Fill(500);
+  db_.Run("UPDATE shop.items SET version = NULL WHERE id = 321");
+  const std::string id = Start(Items());
+  const auto a = Make(bus_);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "failed");
+  EXPECT_THAT(Of(id).last_error, HasSubstr("row (321) of shop.items has NULL"));
+  EXPECT_EQ(Of(id).cursor, KeyTexts{"320"});
+  EXPECT_EQ(Sent(bus_), Rows(320));
+  EXPECT_FALSE(a->worker->Turn().value());
+  db_.Run("UPDATE shop.items SET version = 1 WHERE id = 321");
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(bus_.published().size(), 500U);
+  EXPECT_EQ(Of(id).state, "done");
+}
+
+TEST_F(BackfillWorkerTest, EachFaultOfTheSourceIsASentenceAndCanBeResumed) {
+  Fill(300);
+  const auto a = Make(bus_);
+  const auto fails = [&](const std::string& breaks, const std::string& mends,
+                         const std::string& words) {
+    const std::string id = Start(Items());
+    db_.Run(breaks);
+    EXPECT_TRUE(a->worker->Turn().value());
+    EXPECT_EQ(Of(id).state, "failed") << breaks;
+    EXPECT_THAT(Of(id).last_error, HasSubstr(words));
+    db_.Run(mends);
+    EXPECT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+    EXPECT_TRUE(a->worker->Turn().value());
+    EXPECT_EQ(Of(id).state, "done") << Of(id).last_error;
+  };
+  fails("ALTER TABLE shop.items RENAME TO away", "ALTER TABLE shop.away RENAME TO items",
+        "shop.items can't be read");
+  fails("ALTER TABLE shop.items RENAME version TO v", "ALTER TABLE shop.items RENAME v TO version",
+        "does not exist");
+  fails(
+      "ALTER TABLE shop.items DROP CONSTRAINT items_pkey; ALTER TABLE shop.items ALTER id DROP NOT "
+      "NULL; INSERT INTO "
+      "shop.items VALUES (NULL, 'x', NULL, 1)",
+      "DELETE FROM shop.items WHERE id IS NULL", "NULL in the key (id)");
+  fails("INSERT INTO shop.items VALUES (7, 'twin', NULL, 1)",
+        "DELETE FROM shop.items WHERE name = 'twin'", "is not unique");
+  Declaration elsewhere = Items();
+  elsewhere.topic = "other.events";
+  const std::string id = Start(elsewhere);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_THAT(Of(id).last_error, HasSubstr("not in the publisher's table `topics`"));
+}
+
+TEST_F(BackfillWorkerTest, TheOperatorsPauseIsHeardAndTurnsAreShared) {
+  Fill(2000);
+  Declaration slow = Items();
+  slow.rows_per_second = 100;
+  const std::string first = Start(slow);
+  Declaration second = Items();
+  second.name = "others";
+  const std::string other = Start(second);
+  const auto a = Make(bus_, "a", Millis(0));
+  EXPECT_TRUE(a->worker->Turn().value());  // a page each
+  EXPECT_EQ(Of(first).rows_done, 100);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_GT(Of(other).rows_done, 0);
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kPause, first, "ann", "").ok());
+  while (Of(other).state == "running") ASSERT_TRUE(a->worker->Turn().ok());
+  EXPECT_EQ(Of(first).rows_done, 100);
+  EXPECT_EQ(Of(first).state, "paused");
+}
+
+TEST_F(BackfillWorkerTest, ARepairSendsItsKeysAndTakesGhostsAway) {
+  Fill(10);
+  const Ghost ghost{{"77"}, "77", std::nullopt, 4, {{"id", 77}}};
+  const Ghost back{{"5"}, "5", std::nullopt, 9, {{"id", 5}}};  // was made anew meanwhile
+  const Ghost unknown{{}, "78", "acme", 2, {{"id", 78}}};
+  const std::string id =
+      store_.CreateRepair(Items(), {{"3"}, {"99"}}, {ghost, back, unknown}, "ann", "").value();
+  EXPECT_TRUE(Make(bus_)->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done");
+  EXPECT_EQ(Of(id).rows_done, 5);
+  std::vector<std::string> sent;
+  for (const auto& published : bus_.published()) {
+    const auto& attributes = published.message.attributes;
+    EXPECT_EQ(attributes.at("lockstep_overwrite"), "true");
+    sent.push_back(fmt::format(
+        "{} v{}{} {}", attributes.at("aggregate_id"), attributes.at("version"),
+        attributes.contains("lockstep_absent") ? " absent" : "", published.message.data));
+  }
+  EXPECT_THAT(sent, ::testing::ElementsAre(
+                        R"(3 v1 {"id":3,"name":"item 3"})", R"(77 v4 absent {"id":77})",
+                        R"(5 v1 {"id":5,"name":"item 5"})", R"(78 v2 absent {"id":78})"));
+}
+
+// Beside the relay: no more than its role's rights, and no writer waits for a page.
+TEST_F(BackfillWorkerTest, ReadsWithThePublishersRightsAlone) {
+  Fill(10);
+  const std::string role = "pub_" + db_.name();
+  db_.Run("CREATE ROLE " + role + " LOGIN; SELECT lockstep.grant_publisher('shop.outbox', '" +
+          role + "')");
+  const std::string id = Start(Items());
+  const auto a = Make(bus_, "a", Millis(600'000), db_.UrlAs(role));
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_THAT(Of(id).last_error, HasSubstr("the role that reads it needs SELECT"));
+  db_.Run("GRANT SELECT ON shop.items TO " + role);
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done") << Of(id).last_error;
+  db_.Run("REVOKE ALL ON shop.items FROM " + role +
+          "; SELECT lockstep.revoke_rights('shop.outbox', '" + role + "')");
+  db_.Run("DROP ROLE " + role);
+}
+
+TEST_F(BackfillWorkerTest, AStopDoesNotWaitForALongScan) {
+  Fill(10);
+  Declaration slow = Items();
+  slow.table = "";
+  slow.query = "SELECT i.* FROM shop.items i, LATERAL (SELECT pg_sleep(100 + 0 * i.id) OFFSET 0) s";
+  const std::string id = Start(slow);
+  const auto a = Make(bus_);
+  ASSERT_TRUE(a->worker->Start().ok());
+  ASSERT_TRUE(testing::Eventually([&] {
+    return db_.QueryInt(
+               "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND "
+               "datname = current_database()") > 0;
+  }));
+  a->worker->Stop();  // the test's time limit is below the query's
+  EXPECT_EQ(Of(id).state, "running");
+  EXPECT_FALSE(Of(id).leased);
+  EXPECT_EQ(Of(id).failures, 0);
+}
+
+TEST_F(BackfillWorkerTest, IsAServiceLikeAnyOther) {
+  const auto publisher = bus_.NewPublisher({});
+  MetricsRegistry metrics;
+  testing::StressService([&] {
+    return std::make_unique<BackfillWorker>(
+        BackfillWorker::Options{.database = db_.url(), .instance = "a", .outboxes = {kTable}},
+        *publisher, [](const std::string&) { return kTopic; }, metrics);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::publisher
