@@ -200,8 +200,8 @@ class LedgerFile {
   bool ended_ = false;
 };
 
-Json ResultJson(const std::string& group, const SourceLedger& source,
-                const Reconciliation& result) {
+Json ReconcileJson(const std::string& group, const SourceLedger& source,
+                   const Reconciliation& result) {
   Json counts = Json::object();
   for (const auto& [name, count] : result.counts) counts[name] = count;
   return {{"group", group},
@@ -232,7 +232,7 @@ absl::Status Compare(const Context& context, const ReconcileArguments& options,
   ASSIGN_OR_RETURN(const Reconciliation result,
                    operations::Reconcile(desk.connection(), desk.runner.schema(),
                                          ConsumerGroup(desk.group), source, how));
-  const Json json = ResultJson(desk.group, source, result);
+  const Json json = ReconcileJson(desk.group, source, result);
   RETURN_IF_ERROR(context.Answer(json, [&] {
     Print("Group {}, events published since {}:\n", desk.group, FormatTimestamp(source.since));
     for (const auto& [name, count] : result.counts) {

@@ -116,7 +116,7 @@ absl::Status TraceRows(RunnerContext& runner, const std::string& name, const Tra
   return absl::OkStatus();
 }
 
-std::string Verdict(const postgres::Row& row, const state::EventFates::Event& known) {
+std::string TraceVerdict(const postgres::Row& row, const state::EventFates::Event& known) {
   if (!row.IsNull("dead_letter") && row.IsNull("resolved_at")) {
     return fmt::format("dead letter {} ({}), {}: {}", row.Int("dead_letter"),
                        row.Text("dead_state"), row.Text("code"), row.Text("reason"));
@@ -167,7 +167,7 @@ absl::Status TraceGroup(RunnerContext& runner, const std::string& name, Traced& 
   if (!published) published = row.OptionalTime("parked_publish_time");
   if (!published) published = row.OptionalTime("publish_time");
   Json group = {{"group", name},
-                {"verdict", Verdict(row, traced.known)},
+                {"verdict", TraceVerdict(row, traced.known)},
                 {"received_at", OrNull(row.OptionalTime("received_at"))},
                 {"published_to_received", Between(published, row.OptionalTime("received_at"))},
                 {"settled_version", OrNull(row.OptionalInt("settled_version"))},
