@@ -48,6 +48,7 @@ class MappedChange : public Change {
   int64_t version = 0;
   bool snapshot = false;   // how its aggregate stands at this version, not what made the version
   bool overwrite = false;  // of a snapshot: it also replaces a row of its very version
+  bool absent = false;     // of one that overwrites: the source has no such aggregate
   std::string aggregate;   // where some table remembers its rows' aggregates; else empty
   std::string text;
   std::vector<Cell> cells;

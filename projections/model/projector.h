@@ -76,10 +76,6 @@ class Projector {
   // versions of every aggregate.
   virtual bool MayPark() const { return true; }
 
-  // Whether the tables hold nothing but how the aggregates stand: no counts, no SQL of a
-  // projection's own. Then an event that a snapshot has overtaken has nothing left to say.
-  virtual bool HoldsStateAlone() const { return true; }
-
   // Compares the declaration with the live tables: every mismatch, one per line. Called at start;
   // a mismatch halts the group before its first message.
   virtual absl::Status Check(postgres::Connection& connection) const = 0;

@@ -115,8 +115,20 @@ JOIN {row_versions} AS r ON r.consumer_group = $1 AND r.generation = $2::bigint
 ORDER BY u.n
 FOR UPDATE OF r)";
 
-constexpr std::string_view kDeleteRows = R"(DELETE FROM {table} AS t USING {rows}
-WHERE {join} AND t.{version} <= u.version)";
+constexpr std::string_view kDelete = R"(DELETE FROM {table} AS t USING {numbered_rows}
+WHERE {join} AND t.{version} <= u.version{input_owner_guard}
+RETURNING u.n)";
+
+constexpr std::string_view kBury = R"(UPDATE {table} AS t SET {sets}
+FROM {numbered_rows}
+WHERE {join} AND t.{version} <= u.version AND t.{deleted_at} IS NULL{input_owner_guard}
+RETURNING u.n)";
+
+// Leaves the tombstones: those are an event's word.
+constexpr std::string_view kForget = R"(DELETE FROM {row_versions} AS r USING {rows}
+WHERE r.consumer_group = $1 AND r.generation = $2::bigint AND r.projection = {projection}
+  AND r.row_key = {input_key} AND r.version <= u.version
+  AND r.deleted_at IS NULL{forget_owner_guard})";
 
 // Postgres sums: exact for numbers of any size, and equal keys are its own to judge.
 constexpr std::string_view kCount = R"(INSERT INTO {table} AS t ({columns})
@@ -164,10 +176,14 @@ class Planner {
       plan_->write_any[overwrite] = WriteAny(overwrite);
     }
     plan_->stored = Fill("stored", kStored, {keys_});
-    plan_->delete_rows = Fill("delete", kDeleteRows, {keys_ + version_});
+    const Inputs owner = table_.aggregate.empty() ? Inputs() : Inputs{{"owner", "text"}};
+    const Inputs gone = keys_ + version_ + owner;
+    plan_->remove = table_.deleted_at.empty() ? Fill("delete", kDelete, {gone})
+                                              : Fill("bury", kBury, {gone, 1, false, Burial()});
     if (!table_.hard_deletes()) return plan_;
-    Inputs claim = keys_ + version_ + Inputs{{"first", "bigint"}, {"gone", "boolean"}};
-    if (!table_.aggregate.empty()) claim.push_back({"owner", "text"});
+    plan_->forget = Fill("forget", kForget, {gone, kAfterGeneration});
+    const Inputs claim =
+        keys_ + version_ + Inputs{{"first", "bigint"}, {"gone", "boolean"}} + owner;
     plan_->claim[0] = Fill("claim", kClaim, {claim, kAfterGeneration, false});
     plan_->claim[1] = Fill("claim_over", kClaim, {claim, kAfterGeneration, true});
     plan_->claimed = Fill("claimed", kClaimed, {keys_, kAfterGeneration});
@@ -189,36 +205,39 @@ class Planner {
     const std::string aggregate = QuoteIdentifier(table_.aggregate);
     const bool owned = !table_.aggregate.empty();
     const std::string first_key = keys_[0].Read();
-    return {
-        fmt::format("lockstep_projection_{}_{}", id_, name),
-        FillNames(
-            sql,
-            {{"table", table_.name.Quoted()},
-             {"columns", List(Each(pieces.inputs, &Input::column))},
-             {"values", List(Each(pieces.inputs, &Input::Read))},
-             {"rows", Unnest(pieces.inputs, pieces.first, false)},
-             {"numbered_rows", Unnest(pieces.inputs, pieces.first, true)},
-             {"sets", List(pieces.sets)},
-             {"key_columns", List(Each(keys_, &Input::column))},
-             {"key_inputs", List(Each(keys_, &Input::Read))},
-             {"key", KeyOf("t")},
-             {"input_key", KeyText(Each(keys_, &Input::Read))},
-             {"join", KeyJoin("t", first_key)},
-             {"masked_join",
-              KeyJoin("s", fmt::format("CASE WHEN u.mask IS NOT NULL THEN {} END", first_key))},
-             {"flags", Flags()},
-             {"version", version_[0].column},
-             {"guard", Guard(pieces.overwrite)},
-             {"aggregate", owned ? "t." + aggregate : "NULL"},
-             {"owner", owned ? "u.owner" : "NULL"},
-             // A row belongs to its aggregate; one that has none yet (the column was added later)
-             // is adopted.
-             {"owner_guard",
-              owned ? fmt::format(" AND (t.{0} IS NULL OR t.{0} = excluded.{0})", aggregate) : ""},
-             {"claim_owner_guard",
-              owned ? " AND (r.aggregate IS NULL OR r.aggregate = excluded.aggregate)" : ""},
-             {"row_versions", QuoteIdentifier(state_schema_) + ".row_versions"},
-             {"projection", postgres::QuoteLiteral(table_.projection)}})};
+    // A row belongs to its aggregate; one that has none yet (the column was added later) is
+    // adopted.
+    const auto owner_guard = [&](const std::string& stored, const std::string& comes) {
+      return owned ? fmt::format(" AND ({0} IS NULL OR {0} = {1})", stored, comes) : "";
+    };
+    return {fmt::format("lockstep_projection_{}_{}", id_, name),
+            FillNames(
+                sql,
+                {{"table", table_.name.Quoted()},
+                 {"columns", List(Each(pieces.inputs, &Input::column))},
+                 {"values", List(Each(pieces.inputs, &Input::Read))},
+                 {"rows", Unnest(pieces.inputs, pieces.first, false)},
+                 {"numbered_rows", Unnest(pieces.inputs, pieces.first, true)},
+                 {"sets", List(pieces.sets)},
+                 {"key_columns", List(Each(keys_, &Input::column))},
+                 {"key_inputs", List(Each(keys_, &Input::Read))},
+                 {"key", KeyOf("t")},
+                 {"input_key", KeyText(Each(keys_, &Input::Read))},
+                 {"join", KeyJoin("t", first_key)},
+                 {"masked_join",
+                  KeyJoin("s", fmt::format("CASE WHEN u.mask IS NOT NULL THEN {} END", first_key))},
+                 {"flags", Flags()},
+                 {"version", version_[0].column},
+                 {"guard", Guard(pieces.overwrite)},
+                 {"aggregate", owned ? "t." + aggregate : "NULL"},
+                 {"owner", owned ? "u.owner" : "NULL"},
+                 {"owner_guard", owner_guard("t." + aggregate, "excluded." + aggregate)},
+                 {"input_owner_guard", owner_guard("t." + aggregate, "u.owner")},
+                 {"claim_owner_guard", owner_guard("r.aggregate", "excluded.aggregate")},
+                 {"forget_owner_guard", owner_guard("r.aggregate", "u.owner")},
+                 {"deleted_at", QuoteIdentifier(table_.deleted_at)},
+                 {"row_versions", QuoteIdentifier(state_schema_) + ".row_versions"},
+                 {"projection", postgres::QuoteLiteral(table_.projection)}})};
   }
 
   absl::Status AddInput(const std::string& column, std::string name, Inputs* to) {
@@ -246,6 +265,15 @@ class Planner {
       return fmt::format("{}.{} = {}", row, key.column, &key == &keys_[0] ? first : key.Read());
     };
     return fmt::format("{}", fmt::join(Each(keys_, equal), " AND "));
+  }
+
+  // A row that is marked deleted as if no version of it had ever come.
+  std::vector<std::string> Burial() const {
+    std::vector<std::string> sets = {version_[0].column + " = 0"};
+    for (const std::string& column : {table_.deleted_at, table_.updated_at}) {
+      if (!column.empty()) sets.push_back(QuoteIdentifier(column) + " = now()");
+    }
+    return sets;
   }
 
   // The inputs of a row, each with its column.

@@ -35,8 +35,11 @@ struct TablePlan {
   // Tables with hard deletes. Guard: group, generation, keys, version, first, deleted,
   // [aggregate]. Answers keys.
   PlannedStatement claim[2];
-  PlannedStatement claimed;      // group, generation, keys: position, key, version, aggregate
-  PlannedStatement delete_rows;  // keys, version; also where only a repair takes rows away
+  PlannedStatement claimed;  // group, generation, keys: position, key, version, aggregate
+  PlannedStatement forget;  // group, generation, keys, version, [aggregate]: of rows, no tombstones
+  // Takes rows away up to a version: keys, version, [aggregate]. Answers positions. Where the table
+  // has deleted_at, only repairs do it: marks them, and leaves no version behind.
+  PlannedStatement remove;
   // Counting tables: keys, deltas.
   PlannedStatement count;
 };

@@ -31,6 +31,7 @@ absl::StatusOr<std::unique_ptr<Change>> GroupProjector::Map(const Event& event) 
   change->version = event.version;
   change->snapshot = event.is_snapshot();
   change->overwrite = event.overwrite;
+  change->absent = event.absent;
   if (owned_) change->aggregate = AggregateKey(event.aggregate);
   RETURN_IF_ERROR(MapCode(plan_, event, change.get()));
   // An event that only C++ wants need not be declared in the file.
@@ -94,12 +95,6 @@ bool GroupProjector::MayPark() const {
   return std::ranges::any_of(plan_.mappings.events, [](const auto& event) {
     return AnyHandler(event.second, [](const Handler& handler) { return handler.parks_on_gap; });
   });
-}
-
-bool GroupProjector::HoldsStateAlone() const {
-  return std::ranges::none_of(plan_.tables, &Table::counting) &&
-         std::ranges::none_of(plan_.code,
-                              [](const CodeProjection& code) { return code.projection->Writes(); });
 }
 
 absl::Status GroupProjector::Check(postgres::Connection& connection) const {

@@ -22,7 +22,6 @@ class GroupProjector : public Projector {
                                              const ApplyOptions& options) const override;
   bool ParksOnGap(const Event& event) const override;
   bool MayPark() const override;
-  bool HoldsStateAlone() const override;
   absl::Status Check(postgres::Connection& connection) const override;
   std::vector<std::string> Tables() const override;
 

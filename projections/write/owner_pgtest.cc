@@ -9,6 +9,7 @@ namespace lockstep::projections {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 std::string Yaml(const std::string& more) {
   return "group: g\nsubscription: s\nprojections:\n"
@@ -24,13 +25,22 @@ Event Thing(const std::string& type, const std::string& aggregate, int64_t versi
   return MakeEvent(type, aggregate, version, fmt::format(R"({{"id":"1","a":"{}"}})", a));
 }
 
+Event Ghost(const std::string& aggregate, int64_t version) {
+  Event event = Thing("Made", aggregate, version, "");
+  event.kind = envelope::EventKind::kSnapshot;
+  event.overwrite = event.absent = true;
+  return event;
+}
+
+constexpr char kThings[] =
+    "CREATE SCHEMA x; CREATE TABLE x.thing (id text PRIMARY KEY, a text, owner text,"
+    " version bigint NOT NULL, deleted_at timestamptz)";
+
 // Soft and hard deletes keep the owner in different places.
 class OwnerTest : public ::testing::TestWithParam<bool> {
  protected:
   OwnerTest() : group_(Yaml(GetParam() ? "    deleted_at: deleted_at\n" : "")) {
-    group_.db().Run(
-        "CREATE SCHEMA x; CREATE TABLE x.thing (id text PRIMARY KEY, a text, owner text,"
-        " version bigint NOT NULL, deleted_at timestamptz)");
+    group_.db().Run(kThings);
   }
   std::vector<std::string> Rows() {
     return group_.Rows("SELECT id, a, version, owner FROM x.thing WHERE deleted_at IS NULL");
@@ -84,6 +94,29 @@ TEST_P(OwnerTest, AdoptsARowThatHasNone) {
       " aggregate = NULL");
   EXPECT_THAT(group_.Apply({Thing("Changed", "one", 2, "y")}), ElementsAre(Outcome::kApplied));
   EXPECT_THAT(Rows(), ElementsAre("1|y|2|video/one"));
+}
+
+TEST_P(OwnerTest, AGhostOfAnotherAggregateTakesNothingAway) {
+  group_.Apply({Thing("Made", "one", 3, "x")});
+  EXPECT_THAT(group_.Apply({Ghost("two", 9)}), ElementsAre(Outcome::kForeign));
+  EXPECT_THAT(Rows(), ElementsAre("1|x|3|video/one"));
+  EXPECT_THAT(group_.Apply({Thing("Changed", "one", 3, "fork")}), ElementsAre(Outcome::kConflict))
+      << "its version is known as before";
+  EXPECT_THAT(group_.Apply({Ghost("two", 9), Ghost("one", 3)}),
+              ElementsAre(::testing::_, Outcome::kApplied));
+  EXPECT_THAT(Rows(), IsEmpty());
+}
+
+TEST(OwnerOfKeptRows, AGhostOfAnotherAggregateTakesNothingAway) {
+  std::string yaml = Yaml("");
+  yaml.erase(yaml.find("      Gone:"));
+  TestGroup group(yaml);
+  group.db().Run(kThings);
+  group.Apply({Thing("Made", "one", 3, "x")});
+  EXPECT_THAT(group.Apply({Ghost("two", 9)}), ElementsAre(Outcome::kForeign));
+  EXPECT_THAT(group.Rows("SELECT a, owner FROM x.thing"), ElementsAre("x|video/one"));
+  EXPECT_THAT(group.Apply({Ghost("one", 3)}), ElementsAre(Outcome::kApplied));
+  EXPECT_THAT(group.Rows("SELECT a FROM x.thing"), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Deletes, OwnerTest, ::testing::Bool(),

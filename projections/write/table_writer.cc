@@ -40,6 +40,7 @@ class VersionedWriter {
         outcomes_(*outcomes) {}
 
   absl::Status Write(std::vector<RowSteps> grouped) {
+    RETURN_IF_ERROR(RemoveGhosts(grouped));
     std::vector<Pending> rows;
     rows.reserve(grouped.size());
     for (RowSteps& row : grouped) AddRow(std::move(row.steps), &rows);
@@ -61,6 +62,60 @@ class VersionedWriter {
   }
 
  private:
+  // Takes away what the source does not have, before all else: a row's version may be one that the
+  // source never made, so it is forgotten, and whatever comes with it or later is news.
+  absl::Status RemoveGhosts(std::vector<RowSteps>& grouped) {
+    std::vector<Step> ghosts;
+    for (RowSteps& row : grouped) {
+      std::erase_if(row.steps, [&](const Step& step) {
+        if (!step.change->absent || step.row->operation != Operation::kDelete) return false;
+        if (LeftOut(step)) {
+          Note(Outcome::kSuperseded, &outcomes_[step.event]);
+        } else {
+          ghosts.push_back(step);
+        }
+        return true;
+      });
+    }
+    if (ghosts.empty()) return absl::OkStatus();
+    const bool owned = !table_.aggregate.empty();
+    RowArrays keys, arrays;
+    for (const Step& step : ghosts) {
+      keys.BeginRow();
+      arrays.BeginRow();
+      for (size_t i = 0; i < table_.key.size(); ++i) {
+        keys.Add(step.At(i));
+        arrays.Add(step.At(i));
+      }
+      arrays.Add(step.change->version);
+      if (owned) arrays.Add(step.change->aggregate);
+    }
+    if (table_.hard_deletes()) {
+      RETURN_IF_ERROR(Execute(plan_.forget, arrays, GroupAndGeneration()).status());
+    }
+    ASSIGN_OR_RETURN(const Result removed, Execute(plan_.remove, arrays));
+    // What was not removed is not there, or newer, or another's.
+    std::vector<Outcome> found(ghosts.size(), Outcome::kSuperseded);
+    const auto at = [](const Result& result, int i) {
+      return static_cast<size_t>(result.Int(i, 0)) - 1;
+    };
+    if (owned) {
+      ASSIGN_OR_RETURN(const Result stored, Execute(plan_.stored, keys));
+      for (int i = 0; i < stored.rows(); ++i) {
+        const auto owner = stored.Optional(i, 3);
+        const Step& ghost = ghosts[at(stored, i)];
+        if (owner && *owner != ghost.change->aggregate) found[at(stored, i)] = Outcome::kForeign;
+      }
+    }
+    for (int i = 0; i < removed.rows(); ++i) found[at(removed, i)] = Outcome::kApplied;
+    for (size_t i = 0; i < ghosts.size(); ++i) Note(found[i], &outcomes_[ghosts[i].event]);
+    return absl::OkStatus();
+  }
+
+  // Of a replay: what was there before changes nothing again.
+  bool LeftOut(const Step& step) const {
+    return !replays_over_ && Seen(context_.options, step.event);
+  }
   bool Overwrites(const Step& step) const { return replays_over_ || step.change->overwrite; }
   // Whether it is no fork of the source that its very version is there already.
   bool MayBeThere(const Step& step) const {
@@ -69,7 +124,7 @@ class VersionedWriter {
 
   void AddRow(std::vector<Step> steps, std::vector<Pending>* rows) {
     std::erase_if(steps, [&](const Step& step) {
-      if (replays_over_ || !Seen(context_.options, step.event)) return false;
+      if (!LeftOut(step)) return false;
       Note(Outcome::kSuperseded, &outcomes_[step.event]);
       return true;
     });
@@ -94,7 +149,6 @@ class VersionedWriter {
 
   // Writes the rows; adds those that were refused and still have something to say.
   absl::Status Round(std::vector<Pending> rows, bool overwrite, std::vector<Pending>* refused) {
-    if (!table_.deletes && table_.deleted_at.empty()) RETURN_IF_ERROR(DeleteGhosts(rows));
     if (rows.empty()) return absl::OkStatus();
     // With hard deletes the version row comes first: only winners touch the table.
     const bool claims = table_.hard_deletes();
@@ -106,18 +160,6 @@ class VersionedWriter {
     }
     for (const Pending& row : rows) Applied(row);
     return claims ? WriteClaimed(rows, overwrite) : absl::OkStatus();
-  }
-
-  // No event deletes from this table, so it has neither tombstones nor a column to say so: only the
-  // repair of a row that the source does not have takes one away.
-  absl::Status DeleteGhosts(std::vector<Pending>& rows) {
-    const auto gone = std::ranges::stable_partition(
-        rows, [](const Pending& pending) { return !pending.row.deleted; });
-    if (gone.empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(Delete(gone));
-    for (const Pending& row : gone) Applied(row);
-    rows.erase(gone.begin(), gone.end());
-    return absl::OkStatus();
   }
 
   // Leaves those rows that were written. `written`: keys. `stored`: position (from 1), key,
@@ -218,8 +260,9 @@ class VersionedWriter {
     for (const Pending& pending : rows) {
       arrays.BeginRow(pending.row);
       arrays.Add(pending.row.version);
+      if (pending.owner != nullptr) arrays.Add(*pending.owner);
     }
-    return Execute(plan_.delete_rows, arrays).status();
+    return Execute(plan_.remove, arrays).status();
   }
 
   absl::StatusOr<Result> Upsert(std::span<const Pending> rows, bool overwrite) {

@@ -137,6 +137,10 @@ class Batch {
  private:
   friend class BatchRun;
 
+  // Answers `rolled_back` when a snapshot of the aggregate came between, which the next try sees.
+  absl::StatusOr<BatchResult> TryToResolve(postgres::Connection& connection,
+                                           const state::GroupEpoch& under,
+                                           const state::DeadLetterResolution& resolution) const;
   absl::Status StillDead(postgres::Connection& connection, int64_t id, const Poison& poison) const;
 
   const std::string schema_;

@@ -120,7 +120,13 @@ void BatchRun::Collect(BatchResult& result) {
     // All that was read is through and there is more: another transaction goes on with it.
     if (key.loaded > 0 && all_through && key.next.parked > 0) result.unfinished.push_back(name);
   }
-  for (const Entry& entry : loose_) dead_.push_back({entry.item, /*blocks=*/false});
+  for (Entry& entry : loose_) {
+    if (Dies(entry.fate)) {
+      dead_.push_back({entry.item, /*blocks=*/false});
+    } else {
+      applied_.push_back(&entry);
+    }
+  }
 }
 
 void BatchRun::Collect(Key& key, Entry& entry) {

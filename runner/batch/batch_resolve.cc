@@ -30,6 +30,16 @@ absl::Status Batch::StillDead(postgres::Connection& connection, int64_t id,
 absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
                                            const state::GroupEpoch& under,
                                            const state::DeadLetterResolution& resolution) const {
+  ASSIGN_OR_RETURN(BatchResult result, TryToResolve(connection, under, resolution));
+  if (!result.rolled_back) return result;
+  ASSIGN_OR_RETURN(result, TryToResolve(connection, under, resolution));
+  if (!result.rolled_back) return result;
+  return Unavailable("snapshots keep coming past dead letter {}: try again", resolution.id);
+}
+
+absl::StatusOr<BatchResult> Batch::TryToResolve(
+    postgres::Connection& connection, const state::GroupEpoch& under,
+    const state::DeadLetterResolution& resolution) const {
   BatchResult result;
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   ASSIGN_OR_RETURN(state::OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
@@ -58,6 +68,7 @@ absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
     return result;
   }
   RETURN_IF_ERROR(transaction.Rollback());
+  if (applied.ok() && !item.poison) return result;
   if (!applied.ok() && postgres::Classify(applied) != postgres::ErrorClass::kData) return applied;
   if (!item.poison) item.poison = PoisonOf(applied);
   return StillDead(connection, resolution.id, *item.poison);

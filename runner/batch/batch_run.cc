@@ -28,11 +28,12 @@ absl::StatusOr<std::vector<Outcome>> Project(const projections::Projector& proje
 
 void BatchRun::Add(Inbound* item, size_t index, bool seen) {
   Entry entry{.item = item, .index = index, .seen = seen};
-  // A snapshot that can't be applied says nothing about its version: the events bring it.
-  if (item->ordered() && !(entry.snapshot() && item->poison)) {
+  // A snapshot that can't be applied says nothing about its version: the events bring it. Nor does
+  // one of what does not exist: its version is that of the row it takes away, whoever made that.
+  if (item->ordered() && !(entry.snapshot() && (item->poison || item->event.absent))) {
     keys_[item->aggregate_key].entries.push_back(entry);
   } else {
-    entry.fate = Fate::kDead;
+    entry.fate = item->poison ? Fate::kDead : Fate::kApplied;
     loose_.push_back(entry);
   }
 }
@@ -122,8 +123,7 @@ absl::Status BatchRun::Overtake(BatchResult& result) {
   }
   if (freed.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(result.overtaken,
-                   batch_.dead_letters_.Overtake(transaction_, under_.generation, freed,
-                                                 batch_.projector_.HoldsStateAlone()));
+                   batch_.dead_letters_.Overtake(transaction_, under_.generation, freed));
   for (const auto& [name, version] : freed) {
     Key& key = keys_[name];
     ASSIGN_OR_RETURN(key.row.blocked,

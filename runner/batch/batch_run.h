@@ -93,7 +93,7 @@ class BatchRun {
   const ReleaseLimits& limits_;
 
   std::map<std::string, Key> keys_;
-  std::vector<Entry> loose_;      // dead without a place in the order
+  std::vector<Entry> loose_;      // without a place in the order: dead, or takes a ghost away
   std::deque<Inbound> unpacked_;  // out of parking
   Loaded loaded_;
   const Inbound* resolved_ = nullptr;

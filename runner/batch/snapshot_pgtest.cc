@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "platform/status.h"
 #include "runner/testing/snapshot_world.h"
@@ -59,23 +61,69 @@ TEST(SnapshotBatch, ASnapshotEndsTheWaitForADeadLetterUpToItsVersion) {
   EXPECT_EQ(world.overtaken, 2);
   EXPECT_THAT(
       world.Rows(kLetters),
-      ElementsAre("2|EVENT.MAPPING_FAILED|discarded|f|superseded by a snapshot of version 4",
-                  "4|EVENT.MAPPING_FAILED|discarded|f|superseded by a snapshot of version 4",
-                  "6|EVENT.MAPPING_FAILED|dead|t|"));
+      ElementsAre(
+          "2|EVENT.MAPPING_FAILED|dead|f|nothing waits for it since a snapshot of version 4",
+          "4|EVENT.MAPPING_FAILED|dead|f|nothing waits for it since a snapshot of version 4",
+          "6|EVENT.MAPPING_FAILED|dead|t|"));
   EXPECT_THAT(world.Rows(kKey), ElementsAre("~|6|4|1"));
 }
 
-// Of a table that counts, an event has more to say than what stands now.
-TEST(SnapshotBatch, ADeadLetterThatMayCountIsLeftToTheOperator) {
-  SnapshotWorld world(/*merges=*/true);
-  SentMessage dead = Changed(2, "x");
-  dead.payload = "bad";
-  world.Run({Made(1, "one"), dead});
-  world.Run({Snapshot(3, "three")});
-  EXPECT_THAT(world.Rows(kLetters),
-              ElementsAre("2|EVENT.MAPPING_FAILED|dead|f|superseded by a snapshot of version 3"));
-  EXPECT_THAT(world.Run({Changed(4, "four")}), ElementsAre(Fate::kApplied));
-  EXPECT_THAT(world.Rows(kRow), ElementsAre("four|three|4"));
+// Of a table that counts, or that the snapshot does not feed, an event has more to say than what
+// stands now.
+TEST(SnapshotBatch, ADeadLetterThatASnapshotPassedIsOpenAndCanBeReplayed) {
+  for (const bool merges : {false, true}) {
+    SnapshotWorld world(merges);
+    SentMessage dead = Changed(2, "two");
+    const std::string sound = std::exchange(dead.payload, "bad");
+    world.Run({Made(1, "one"), dead});
+    world.Run({Snapshot(3, "three")});
+    EXPECT_THAT(
+        world.Rows(kLetters),
+        ElementsAre(
+            "2|EVENT.MAPPING_FAILED|dead|f|nothing waits for it since a snapshot of version 3"));
+    EXPECT_THAT(world.Run({Made(4, "four")}), ElementsAre(Fate::kApplied));
+    const std::string others =
+        merges ? "SELECT id, n FROM r.changes" : "SELECT a, version FROM r.changed";
+    EXPECT_THAT(world.Rows(others), IsEmpty());
+    world.db.Run(fmt::format(
+        "UPDATE lockstep_state.dead_letters SET payload = convert_to('{}', 'UTF8')", sound));
+    const absl::Status replayed = world.Resolve(1, /*replay=*/true);
+    EXPECT_TRUE(replayed.ok()) << replayed;
+    EXPECT_THAT(world.Rows(others), ElementsAre(merges ? "one|1" : "two|2"));
+    EXPECT_THAT(world.Rows(kRow), ElementsAre("four|four|4"));
+  }
+}
+
+// Whoever added it: its version is none of the source's.
+TEST(SnapshotBatch, AGhostSettlesNothing) {
+  for (const bool merges : {false, true}) {
+    for (const bool together : {false, true}) {
+      SnapshotWorld world(merges);
+      for (const char* const table : {"hard", "soft"}) {
+        world.db.Run(
+            fmt::format("INSERT INTO r.{} (tenant, id, a, b, version) VALUES"
+                        " ('t', 'one', 'ghost', 'ghost', 99)",
+                        table));
+      }
+      SentMessage ghost = Snapshot(99, "");
+      ghost.overwrite = ghost.absent = true;
+      if (together) {
+        EXPECT_THAT(world.Run({Made(1, "one"), ghost}),
+                    ElementsAre(Fate::kApplied, Fate::kApplied));
+      } else {
+        EXPECT_THAT(world.Run({ghost}), ElementsAre(Fate::kApplied));
+        EXPECT_THAT(world.Rows(kRow), IsEmpty());
+        EXPECT_THAT(world.Rows(kKey), IsEmpty());
+        EXPECT_THAT(world.Run({Made(1, "one")}), ElementsAre(Fate::kApplied));
+      }
+      EXPECT_THAT(world.Run({Changed(2, "two")}), ElementsAre(Fate::kApplied));
+      const std::string row = merges ? "two|one|2" : "two|~|2";
+      EXPECT_THAT(world.Rows(kRow), ElementsAre(row));
+      EXPECT_THAT(world.Rows("SELECT a, b, version FROM r.soft WHERE deleted_at IS NULL"),
+                  ElementsAre(row));
+      EXPECT_THAT(world.Run({ghost}), ElementsAre(Fate::kDuplicate));
+    }
+  }
 }
 
 TEST(SnapshotBatch, WhatTheTailBringsUpToASnapshotIsNeitherAForkNorNews) {
@@ -145,10 +193,9 @@ TEST(SnapshotBatch, ARefusedSnapshotBlocksAndSettlesNothing) {
   EXPECT_THAT(world.Rows(kRow), ElementsAre("four|one|4"));
 }
 
-// Two sessions at once, where versions are not followed: the event's batch looked for the
-// aggregate's row before the snapshot's batch had made it.
-TEST(SnapshotBatch, AnEventThatASnapshotComesBeforeInAnotherSessionIsNoFork) {
-  SnapshotWorld world(/*merges=*/false);
+// Two sessions at once, where versions are not followed: `meanwhile` looks for the aggregate's row
+// before the batch of a snapshot of version 5 has made it, and meets that batch in a table.
+void RunBesideASnapshot(SnapshotWorld& world, const std::function<void()>& meanwhile) {
   const auto other = world.db.Connect();
   auto snapshot = other->Begin();
   ASSERT_TRUE(snapshot.ok());
@@ -162,16 +209,36 @@ TEST(SnapshotBatch, AnEventThatASnapshotComesBeforeInAnotherSessionIsNoFork) {
         "INSERT INTO r.soft (tenant, id, a, b, version) VALUES ('t', 'one', 'five', 'five', 5)"}) {
     ASSERT_TRUE(snapshot->Execute(sql).ok()) << sql;
   }
-  std::vector<Fate> fates;
-  std::thread event([&] { fates = world.Run({Made(5, "other")}); });
+  std::thread event(meanwhile);
   while (world.db.QueryInt("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                            "AND datname = current_database()") == 0) {
     std::this_thread::yield();
   }
-  ASSERT_TRUE(snapshot->Commit().ok());
+  EXPECT_TRUE(snapshot->Commit().ok());
   event.join();
+}
+
+TEST(SnapshotBatch, AnEventThatASnapshotComesBeforeInAnotherSessionIsNoFork) {
+  SnapshotWorld world(/*merges=*/false);
+  std::vector<Fate> fates;
+  RunBesideASnapshot(world, [&] { fates = world.Run({Made(5, "other")}); });
   EXPECT_THAT(fates, ElementsAre(Fate::kOvertaken));
   EXPECT_THAT(world.Rows(kLetters), IsEmpty());
+  EXPECT_THAT(world.Rows(kRow), ElementsAre("five|five|5"));
+}
+
+TEST(SnapshotBatch, NorIsADeadLetterThatIsReplayedMeanwhile) {
+  SnapshotWorld world(/*merges=*/false, {.on_poison = OnPoison::kSkip});
+  world.Run({Bad(5)});
+  EXPECT_THAT(world.Rows(kKey), IsEmpty()) << "nothing that could be locked";
+  world.db.Run(
+      fmt::format("UPDATE lockstep_state.dead_letters SET payload = convert_to('{}', 'UTF8')",
+                  Made(5, "other").payload));
+  absl::Status replayed;
+  RunBesideASnapshot(world, [&] { replayed = world.Resolve(1, /*replay=*/true); });
+  EXPECT_TRUE(replayed.ok()) << replayed;
+  EXPECT_THAT(world.Rows("SELECT state, code FROM lockstep_state.dead_letters"),
+              ElementsAre("replayed|EVENT.MAPPING_FAILED"));
   EXPECT_THAT(world.Rows(kRow), ElementsAre("five|five|5"));
 }
 

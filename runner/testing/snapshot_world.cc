@@ -14,6 +14,8 @@ constexpr char kTables[] =
     " PRIMARY KEY (tenant, id));"
     "CREATE TABLE r.soft (tenant text, id text, a text, b text, version bigint NOT NULL,"
     " deleted_at timestamptz, PRIMARY KEY (tenant, id));"
+    "CREATE TABLE r.changed (tenant text, id text, a text, version bigint NOT NULL,"
+    " PRIMARY KEY (tenant, id));"
     "CREATE TABLE r.changes (id text PRIMARY KEY, n bigint)";
 
 constexpr char kTable[] = R"(  - name: {0}
@@ -24,6 +26,14 @@ constexpr char kTable[] = R"(  - name: {0}
       Made: {{replace: [a, b]}}
       Changed: {{{2}: [a, b]}}
       Gone: delete
+)";
+
+constexpr char kChangesOnly[] = R"(  - name: changed
+    table: r.changed
+    key: {tenant: {attribute: tenant_id}, id: id}
+    version: version
+    events:
+      Changed: {replace: [a]}
 )";
 
 constexpr char kCounts[] = R"(  - name: changes
@@ -37,7 +47,7 @@ std::string Yaml(bool merges) {
   const char* const change = merges ? "merge" : "replace";
   return "group: g\nsubscription: s\nprojections:\n" + fmt::format(kTable, "hard", "", change) +
          fmt::format(kTable, "soft", "    deleted_at: deleted_at\n", change) +
-         (merges ? kCounts : "");
+         (merges ? kCounts : kChangesOnly);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct SentMessage {
 
 // A database with declared projections of a replica, and batches over them without a bus. Two
 // versioned tables with the key (tenant, id), one deletes hard and one softly; and, where changes
-// are merged, a table that counts them. Test code.
+// are merged, a table that counts them, else one that they alone feed. Test code.
 class SnapshotWorld {
  public:
   // `merges`: a change is a part, and waits for its predecessor; else every event is whole.

@@ -66,10 +66,8 @@ UPDATE {state}.dead_letters
 constexpr std::string_view kOvertake = R"(
 UPDATE {state}.dead_letters d
    SET blocks = false,
-       state = CASE WHEN $4::boolean THEN 'discarded' ELSE d.state END,
-       resolved_at = CASE WHEN $4::boolean THEN now() END,
-       resolved_by = CASE WHEN $4::boolean THEN current_user::text END,
-       note = concat_ws('; ', d.note, format('superseded by a snapshot of version %s', s.version))
+       note = concat_ws('; ', d.note,
+                        format('nothing waits for it since a snapshot of version %s', s.version))
   FROM unnest($2::text[], $3::bigint[]) AS s (key, version)
  WHERE d.generation = $1 AND d.aggregate_key = s.key AND d.version <= s.version
    AND d.blocks AND d.state IN ('dead', 'quarantined'))";
@@ -221,13 +219,13 @@ absl::Status DeadLetters::Record(postgres::Connection& connection, int64_t id,
 
 absl::StatusOr<int64_t> DeadLetters::Overtake(
     postgres::Transaction& transaction, int generation,
-    const std::vector<std::pair<std::string, int64_t>>& snapshots, bool discard) const {
+    const std::vector<std::pair<std::string, int64_t>>& snapshots) const {
   postgres::Array keys, versions;
   for (const auto& [key, version] : snapshots) {
     keys.Add(key);
     versions.Add(version);
   }
-  return transaction.Affected(schema_.Sql(kOvertake), generation, keys, versions, discard);
+  return transaction.Affected(schema_.Sql(kOvertake), generation, keys, versions);
 }
 
 absl::Status DeadLetters::DiscardAll(postgres::Transaction& transaction, int generation,

@@ -86,11 +86,11 @@ class DeadLetters : public GroupStore {
                                  const std::string& key, int64_t after, int64_t before) const;
 
   // Snapshots came of these aggregates, in these versions: nothing waits any longer for what died
-  // up to there. `discard`: nor has it anything left to say. Answers how many there were. REQUIRES:
-  // their key_state is locked.
-  absl::StatusOr<int64_t> Overtake(postgres::Transaction& transaction, int generation,
-                                   const std::vector<std::pair<std::string, int64_t>>& snapshots,
-                                   bool discard) const;
+  // up to there. They stay open: a table that the snapshot does not feed has not got what they say.
+  // Answers how many there were. REQUIRES: their key_state is locked.
+  absl::StatusOr<int64_t> Overtake(
+      postgres::Transaction& transaction, int generation,
+      const std::vector<std::pair<std::string, int64_t>>& snapshots) const;
 
   // Those of a life of the read model that is over: the replay meets their events again.
   absl::Status DiscardAll(postgres::Transaction& transaction, int generation,
