@@ -14,6 +14,7 @@
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "publisher/outbox/event_ledger.h"
+#include "verify/passage.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -28,7 +29,7 @@ constexpr char kFileFormat[] = "lockstep-reconcile-1";
 struct ReconcileArguments {
   SourceDatabase source;
   std::vector<std::string> topics;
-  std::string group, schema, since = "24h", grace = "1m", file;
+  std::string group, schema, since = "24h", grace = "1m", wait = "30s", file;
 };
 
 // A duration before now, or a time.
@@ -76,7 +77,7 @@ class LedgerReader {
     publisher::LedgerTimes times;
     for (const postgres::QualifiedName& table : tables_) {
       ASSIGN_OR_RETURN(const auto one, publisher::ReadLedgerTimes(connection_, table));
-      if (one.oldest) times.oldest = std::max(times.oldest.value_or(*one.oldest), *one.oldest);
+      times.oldest = std::max(times.oldest, one.oldest);
       times.now = one.now;
     }
     return times;
@@ -114,7 +115,7 @@ absl::Status ExportLedger(const Context& context, const ReconcileArguments& opti
   file << Json({{"format", kFileFormat},
                 {"since", FormatTimestamp(since)},
                 {"as_of", FormatTimestamp(times.now)},
-                {"oldest", OrNull(times.oldest)}})
+                {"oldest", FormatTimestamp(times.oldest)}})
               .dump()
        << '\n';
   int64_t events = 0;
@@ -150,9 +151,8 @@ class LedgerFile {
     }
     ASSIGN_OR_RETURN(ledger.since, ParseTimestamp(head.value("since", "")));
     ASSIGN_OR_RETURN(ledger.as_of, ParseTimestamp(head.value("as_of", "")));
-    if (head.contains("oldest") && head["oldest"].is_string()) {
-      ASSIGN_OR_RETURN(ledger.oldest, ParseTimestamp(TextOf(head["oldest"])));
-    }
+    ASSIGN_OR_RETURN(const WallTime oldest, ParseTimestamp(head.value("oldest", "")));
+    ledger.oldest = [oldest] { return oldest; };
     return file;
   }
 
@@ -212,6 +212,8 @@ Json ReconcileJson(const std::string& group, const SourceLedger& source,
            {{"message_id", result.offset_message},
             {"publish_time", OrNull(result.offset_time)},
             {"event_id", result.offset_event}}},
+          {"confirmed", result.unconfirmed.empty()},
+          {"unconfirmed", result.unconfirmed},
           {"missing", ListOf(result.missing, SourceJson)},
           {"orphans", ListOf(result.orphans, [](const auto& orphan) -> Json {
              return {{"event_id", orphan.first}, {"received_at", FormatTimestamp(orphan.second)}};
@@ -223,12 +225,20 @@ absl::Status Compare(const Context& context, const ReconcileArguments& options,
   ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
   operations::ReconcileOptions how;
   ASSIGN_OR_RETURN(how.grace, ParseDuration(options.grace));
+  verify::PassageOptions passage;
+  ASSIGN_OR_RETURN(passage.timeout, ParseDuration(options.wait));
+  passage.grace = std::min(passage.grace, how.grace);
   const Millis retention = desk.runner.group != nullptr ? desk.runner.group->options.inbox_retention
                                                         : runner::GroupOptions().inbox_retention;
   if (source.since < Clock::System().Now() - retention) {
     return InvalidArgument("the inbox forgets events after {}: ask for a later --since than {}",
                            FormatDuration(retention), FormatTimestamp(source.since));
   }
+  how.pass = [&] {  // what may be missing is published: the source need not be asked
+    return verify::Passage(nullptr, {}, desk.connection(), desk.runner.schema(), desk.group,
+                           passage)
+        .Await({});
+  };
   ASSIGN_OR_RETURN(const Reconciliation result,
                    operations::Reconcile(desk.connection(), desk.runner.schema(),
                                          ConsumerGroup(desk.group), source, how));
@@ -247,6 +257,9 @@ absl::Status Compare(const Context& context, const ReconcileArguments& options,
       Print("missing  {}  {} v{}  {}  published {}  message {}\n", event.event_id,
             event.aggregate_key, event.version, event.event_type, TextOf(OrNull(event.published)),
             event.message_id);
+    }
+    if (!result.unconfirmed.empty()) {
+      Print("What is missing may be late only: {}\n", result.unconfirmed);
     }
     for (const auto& [id, received_at] : result.orphans) {
       Print("orphan   {}  received {}\n", id, FormatTimestamp(received_at));
@@ -274,7 +287,10 @@ absl::Status ReconcileBoth(const Context& context, const ReconcileArguments& opt
   return Compare(context, options,
                  {.since = since,
                   .as_of = times.now,
-                  .oldest = times.oldest,
+                  .oldest = [&]() -> absl::StatusOr<WallTime> {
+                    ASSIGN_OR_RETURN(const auto now, reader.Times());
+                    return now.oldest;
+                  },
                   .next = [&] { return reader.Next(); },
                   .kept = [&](const auto& ids) { return reader.Kept(ids); }});
 }
@@ -300,7 +316,9 @@ void AddReconcile(const Command& program) {
   const std::vector<Option> consumer = {
       {"--group", &o->group, "the consumer group; the file's only one"},
       {"--schema", &o->schema, "the service's state schema; the file's"},
-      {"--grace", &o->grace, "by which clocks and deliveries may be apart", Option::kShowsDefault}};
+      {"--grace", &o->grace, "by which clocks and deliveries may be apart", Option::kShowsDefault},
+      {"--wait", &o->wait, "how long to wait for the group before an event counts as missing",
+       Option::kShowsDefault}};
   const Command reconcile = program.Add(
       "reconcile", "whether a group has received every event that was published, and no other", o,
       ReconcileBoth);

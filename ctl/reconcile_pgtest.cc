@@ -72,6 +72,7 @@ TEST_F(ReconcileCtl, AnEventThatNeverCameIsMissing) {
     ASSERT_EQ(result["missing"].size(), 1u);
     EXPECT_EQ(result["missing"][0]["event_id"], ids_["b"]);
     EXPECT_EQ(result["missing"][0]["aggregate"], "item/b");
+    EXPECT_EQ(result["confirmed"], true) << result;
   }
   EXPECT_THAT(world_.Ctl("reconcile --group feed --grace 0s" + Source()).err,
               HasSubstr("1 published events never reached group 'feed'"));
@@ -89,6 +90,28 @@ TEST_F(ReconcileCtl, AnInboxEntryWithoutItsRowIsAnOrphan) {
     EXPECT_EQ(result["orphans"][0]["event_id"], ids_["c"]);
     EXPECT_EQ(result["counts"]["missing"], 0) << result;
   }
+}
+
+TEST_F(ReconcileCtl, WithoutAWaitWhatIsMissingMayBeLateOnly) {
+  world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + ids_["b"] + "'");
+  const json result = Json("reconcile --group feed --grace 0s --wait 0s" + Source(), 1);
+  EXPECT_EQ(result["counts"]["missing"], 1) << result;
+  EXPECT_EQ(result["confirmed"], false) << result;
+  EXPECT_THAT(world_.Ctl("reconcile --group feed --grace 0s --wait 0s" + Source()).out,
+              HasSubstr("may be late only: group feed has not caught up within 0"));
+}
+
+// The entry whose row is not there may be its: an outbox that deletes what it has published.
+TEST_F(ReconcileCtl, AnOutboxThatKeepsNothingLeavesNoOrphans) {
+  world_.database.Run("SELECT lockstep.create_outbox('shop.empty')");
+  world_.database.Run("DELETE FROM shop.outbox WHERE event_id = '" + ids_["c"] + "'");
+  const std::string both = Source() + "--outbox shop.empty ";
+  const json result = Json("reconcile --group feed --grace 0s" + both);
+  EXPECT_EQ(result["counts"]["orphans"], 0) << result;
+  EXPECT_EQ(result["counts"]["handled"], 4) << result;
+  Json("reconcile export '" + File() + "'" + both);
+  EXPECT_EQ(Json("reconcile compare '" + File() + "' --group feed --grace 0s")["counts"]["orphans"],
+            0);
 }
 
 // Its row is older than what was asked for, and it came late: asking for the row itself tells.

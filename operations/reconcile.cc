@@ -1,6 +1,7 @@
 #include "operations/reconcile.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <utility>
 
@@ -13,10 +14,19 @@ namespace {
 constexpr std::string_view kClasses[] = {
     "handled",     "parked",      "dead",           "discarded", "on_its_way",
     "unpublished", "quarantined", "dead_at_source", "left_out",  "missing",
-    "entries",     "snapshots",   "orphans"};
+    "entries",     "snapshots",   "no_longer_kept", "orphans"};
 
 // A backfill makes its event ids of what they are about (UUID version 5): no outbox has them.
 bool IsSnapshot(const std::string& event_id) { return event_id.size() > 14 && event_id[14] == '5'; }
+
+// When an id of version 7 was made; the others don't tell.
+std::optional<WallTime> MadeAt(const std::string& event_id) {
+  if (event_id.size() != 36 || event_id[14] != '7') return std::nullopt;
+  const std::string digits = event_id.substr(0, 8) + event_id.substr(9, 4);
+  int64_t millis = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), millis, 16);
+  return WallTime(Millis(millis));
+}
 
 class Reconciler {
  public:
@@ -34,6 +44,7 @@ class Reconciler {
     for (const std::string_view name : kClasses) result_.counts[std::string(name)] = 0;
     ASSIGN_OR_RETURN(under_, epochs_.Load(connection_));
     RETURN_IF_ERROR(ReadOffset());
+    RETURN_IF_ERROR(ReadEdge());
     std::string last;
     while (true) {
       ASSIGN_OR_RETURN(const std::vector<SourceEvent> page, source_.next());
@@ -50,7 +61,7 @@ class Reconciler {
       RETURN_IF_ERROR(FindOrphans(first_before_, last, page));
     }
     RETURN_IF_ERROR(FindOrphans(last, "", {}));
-    RETURN_IF_ERROR(LookAgain());
+    if (result_.counts["missing"] == 0) result_.unconfirmed.clear();
     return std::move(result_);
   }
 
@@ -63,6 +74,14 @@ class Reconciler {
     return absl::OkStatus();
   }
 
+  // A row that is cleaned away may have been received a little after the next was published. What a
+  // file leaves out can't be asked for.
+  absl::Status ReadEdge() {
+    ASSIGN_OR_RETURN(const WallTime oldest, source_.oldest());
+    edge_ = (source_.kept ? oldest : std::max(oldest, source_.since)) + options_.grace;
+    return absl::OkStatus();
+  }
+
   static std::vector<state::EventFates::Event> Questions(const std::vector<SourceEvent>& events) {
     std::vector<state::EventFates::Event> questions;
     for (const SourceEvent& event : events) {
@@ -72,7 +91,12 @@ class Reconciler {
   }
 
   absl::Status Judge(const std::vector<SourceEvent>& page) {
-    ASSIGN_OR_RETURN(const auto fates, fates_.Of(connection_, under_.generation, Questions(page)));
+    const auto questions = Questions(page);
+    ASSIGN_OR_RETURN(auto fates, fates_.Of(connection_, under_.generation, questions));
+    if (!passed_ && AnyMissing(page, fates)) {
+      Pass();
+      ASSIGN_OR_RETURN(fates, fates_.Of(connection_, under_.generation, questions));
+    }
     for (size_t i = 0; i < page.size(); ++i) {
       if (!page[i].message_id.empty() && page[i].message_id == result_.offset_message) {
         result_.offset_event = page[i].event_id;
@@ -84,6 +108,23 @@ class Reconciler {
       }
     }
     return absl::OkStatus();
+  }
+
+  bool AnyMissing(const std::vector<SourceEvent>& page,
+                  const std::vector<state::EventFates::Fate>& fates) const {
+    for (size_t i = 0; i < page.size(); ++i) {
+      if (ClassOf(page[i], fates[i]) == "missing") return true;
+    }
+    return false;
+  }
+
+  // Keys overtake each other, so that an event may come after the offset has passed it. Once is
+  // enough: all that can be missing was published before the offset that was read first.
+  void Pass() {
+    passed_ = true;
+    if (!options_.pass) return;
+    const absl::Status passed = options_.pass();
+    result_.unconfirmed = std::string(MessageOf(passed));
   }
 
   std::string ClassOf(const SourceEvent& event, const state::EventFates::Fate& fate) const {
@@ -108,16 +149,9 @@ class Reconciler {
                            const std::vector<SourceEvent>& page) {
     std::set<std::string_view> known;
     for (const SourceEvent& event : page) known.insert(event.event_id);
-    if (!source_.oldest) return absl::OkStatus();  // it keeps nothing
-    // A row that is cleaned away may have been received a little after the next was published.
-    WallTime from = std::max(source_.since, *source_.oldest + options_.grace);
-    WallTime until = source_.as_of;
-    if (source_.kept) {
-      until += options_.grace;  // what came meanwhile is asked for
-    } else {
-      from = std::max(from, source_.since + options_.grace);
-      until -= options_.grace;
-    }
+    const WallTime from = std::max(source_.since, edge_);
+    // What came meanwhile is asked for, if that is possible.
+    const WallTime until = source_.as_of + (source_.kept ? options_.grace : -options_.grace);
     while (true) {
       ASSIGN_OR_RETURN(const auto rows, fates_.Entries(connection_, under_.generation,
                                                        {after, last, from, until}, options_.page));
@@ -139,32 +173,22 @@ class Reconciler {
       for (const auto& [id, unused] : strangers) ids.push_back(id);
       ASSIGN_OR_RETURN(const auto kept, source_.kept(ids));
       for (const std::string& id : kept) strangers.erase(id);
+      // After that: what the source has deleted by then is older than what it has now.
+      RETURN_IF_ERROR(ReadEdge());
     }
     for (const auto& [id, received_at] : strangers) {
-      ++result_.counts[IsSnapshot(id) ? "snapshots" : "orphans"];
-      if (IsSnapshot(id) || result_.orphans.size() >= options_.most_listed) continue;
-      result_.orphans.emplace_back(id, received_at);
+      const bool orphan = !IsSnapshot(id) && !MayBeDeleted(id, received_at);
+      ++result_.counts[orphan ? "orphans" : IsSnapshot(id) ? "snapshots" : "no_longer_kept"];
+      if (orphan && result_.orphans.size() < options_.most_listed) {
+        result_.orphans.emplace_back(id, received_at);
+      }
     }
     return absl::OkStatus();
   }
 
-  // What was being received while the first look went on.
-  absl::Status LookAgain() {
-    if (result_.missing.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const auto fates,
-                     fates_.Of(connection_, under_.generation, Questions(result_.missing)));
-    std::vector<SourceEvent> still;
-    for (size_t i = 0; i < fates.size(); ++i) {
-      const std::string fate = ClassOf(result_.missing[i], fates[i]);
-      if (fate == "missing") {
-        still.push_back(result_.missing[i]);
-        continue;
-      }
-      --result_.counts["missing"];
-      ++result_.counts[fate];
-    }
-    result_.missing = std::move(still);
-    return absl::OkStatus();
+  // A group that catches up receives today what was made, and published, long ago.
+  bool MayBeDeleted(const std::string& event_id, WallTime received_at) const {
+    return std::min(received_at, MadeAt(event_id).value_or(received_at)) < edge_;
   }
 
   postgres::Connection& connection_;
@@ -174,6 +198,8 @@ class Reconciler {
   const SourceLedger& source_;
   const ReconcileOptions& options_;
   state::GroupEpoch under_;
+  WallTime edge_;             // rows from before it may be deleted
+  bool passed_ = false;       // what is not received by now is missing
   std::string first_before_;  // the last id of the page before
   Reconciliation result_;
 };

@@ -107,6 +107,12 @@ size_t HttpServer::Loop::waiting() const {
       std::ranges::count(connections_, Connection::kWaits, &Connection::stage));
 }
 
+size_t HttpServer::Loop::waiting(const std::string& peer) const {
+  return static_cast<size_t>(std::ranges::count_if(connections_, [&](const Connection& one) {
+    return one.stage == Connection::kWaits && one.peer == peer;
+  }));
+}
+
 void HttpServer::Loop::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     SteadyTime now = Clock::System().Steady();
@@ -199,7 +205,8 @@ bool HttpServer::Loop::Advance(Connection& connection, SteadyTime now) {
   if (connection.stage == Connection::kWrites && !Write(connection, now)) return false;
   if (connection.stage != Connection::kEnds && connection.stage != Connection::kWaits) return true;
   // The client ends it: bytes that were not read would take the answer from it. While it waits, an
-  // end says that it has gone.
+  // end says that it has gone: one that ended its own side only can't be told from that, and would
+  // hold a place until its time is over.
   char ignored[4096];
   const ssize_t got = recv(connection.fd, ignored, sizeof(ignored), 0);
   return got > 0 || (got < 0 && WouldBlock(errno));
@@ -216,6 +223,7 @@ bool HttpServer::Loop::Read(Connection& connection, SteadyTime now) {
   }
   const auto reply = std::make_shared<HttpReply::State>();
   reply->waker = waker_;
+  reply->peer = connection.peer;
   std::optional<std::string> answer = respond_(connection.text, reply);
   connection.stage = answer ? Connection::kWrites : Connection::kWaits;
   connection.until = now + (answer ? options_.request_timeout : options_.max_wait);

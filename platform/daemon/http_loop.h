@@ -35,6 +35,7 @@ class Waker {
 
 struct HttpReply::State {
   std::shared_ptr<const Waker> waker;
+  std::string peer;
   bool with_body = true;
 
   std::mutex mu;
@@ -59,7 +60,9 @@ class HttpServer::Loop {
   int port() const;
   void Run(const std::stop_token& stop);
   void Wake() { waker_->Wake(); }  // Run looks at its stop token; from any thread
-  size_t waiting() const;          // for later answers; on Run's thread
+  // Those that wait for later answers, all or of one address. On Run's thread.
+  size_t waiting() const;
+  size_t waiting(const std::string& peer) const;
 
  private:
   struct Connection {

@@ -106,6 +106,9 @@ std::optional<HttpResponse> HttpServer::Answer(const std::string& text,
   if (handler.later && loop_->waiting() >= options_.waiting) {
     return refuse(429, "too many requests wait already; ask again in a while\n");
   }
+  if (handler.later && loop_->waiting(reply->peer) >= options_.waiting_per_peer) {
+    return refuse(429, "too many requests of this address wait already; ask again in a while\n");
+  }
   const HttpRequest request{head->path, head->query};
   try {
     if (handler.now) return handler.now(request);

@@ -31,7 +31,8 @@ struct HttpOptions {
   size_t max_head = 16'384;       // bytes of a request's head
   size_t connections = 256;       // beyond these the oldest is ended,
   size_t per_peer = 32;           // and beyond these the oldest of the same address
-  size_t waiting = 64;            // requests that wait for a later answer; not among the above
+  size_t waiting = 128;           // requests that wait for a later answer, not among the above,
+  size_t waiting_per_peer = 32;   // and those of the same address; the next is refused
   size_t max_unsent = 64 << 20;   // bytes of answers that are not taken yet
 };
 void Bind(ConfigSection& config, HttpOptions& options);
@@ -80,7 +81,8 @@ class HttpServer final : public Service {
     handlers_[path] = {std::move(handler), {}, hosts};
   }
   // For answers that may take a while: the handler hands the reply to others, and returns. At most
-  // `waiting` at a time, the next is refused with 429; one not answered within `max_wait` is cut.
+  // `waiting` at a time (`waiting_per_peer` of one address), the next is refused with 429; one not
+  // answered within `max_wait` is cut. A client that ends its side meanwhile is taken to be gone.
   void HandleLater(const std::string& path, LaterHandler handler) {
     handlers_[path] = {{}, std::move(handler), Hosts::kServed};
   }

@@ -94,6 +94,7 @@ class Client {
   bool Send(const std::string& text) {
     return send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
   }
+  void EndOwnSide() { shutdown(fd_, SHUT_WR); }
   // Everything until the server ends the connection; nothing when it does not.
   std::optional<std::string> ReadToEnd() {
     std::string answer;
@@ -336,6 +337,47 @@ TEST_F(LaterTest, NoMoreWaitThanAreAllowed) {
   const auto fourth = Wait();
   Replies()[3].Send({.body = "there"});
   EXPECT_THAT(fourth->ReadToEnd().value_or("no answer"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(LaterPeers, OnePeerLeavesPlacesToOthers) {
+  HttpServer server(HttpOptions{.waiting = 4, .waiting_per_peer = 2});
+  std::mutex mu;
+  std::vector<HttpReply> replies;
+  const auto taken = [&] {
+    const std::scoped_lock lock(mu);
+    return replies.size();
+  };
+  server.HandleLater("/later", [&](const HttpRequest&, const HttpReply& reply) {
+    const std::scoped_lock lock(mu);
+    replies.push_back(reply);
+  });
+  ASSERT_TRUE(server.Start().ok());
+  constexpr char kLater[] = "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  std::vector<std::unique_ptr<Client>> waiting;
+  for (const char* from : {"127.0.0.1", "127.0.0.1", "127.0.0.2"}) {
+    waiting.push_back(std::make_unique<Client>(server.port(), "127.0.0.1", from));
+    waiting.back()->Send(kLater);
+    while (taken() < waiting.size()) std::this_thread::sleep_for(Millis(1));
+    if (waiting.size() != 2) continue;
+    EXPECT_THAT(Ask(server.port(), kLater),
+                AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("of this address")));
+  }
+  replies[2].Send({.body = "there"});
+  EXPECT_THAT(waiting[2]->ReadToEnd().value_or("no answer"), StartsWith("HTTP/1.1 200"));
+  server.Stop();
+}
+
+// An answer that is there is given to a client that has ended its own side; one that waits is taken
+// to be gone, and makes room.
+TEST_F(LaterTest, AClientThatEndsItsSideWaitsNoLonger) {
+  Client quick(server_.port());
+  quick.Send(kHello);
+  quick.EndOwnSide();
+  EXPECT_THAT(quick.ReadToEnd().value_or("no answer"), StartsWith("HTTP/1.1 200"));
+  const auto waits = Wait();
+  waits->EndOwnSide();
+  EXPECT_EQ(waits->ReadToEnd(), "");
+  while (!Replies()[0].Gone()) std::this_thread::sleep_for(Millis(1));
 }
 
 TEST_F(HttpServerTest, RefusesAHeadThatIsTooLarge) {

@@ -85,7 +85,8 @@ absl::StatusOr<std::vector<std::string>> KeptEvents(postgres::Connection& connec
 absl::StatusOr<LedgerTimes> ReadLedgerTimes(postgres::Connection& connection,
                                             const postgres::QualifiedName& table) {
   ASSIGN_OR_RETURN(const auto rows, connection.Execute(OnLedger(table, kTimes)));
-  return LedgerTimes{.oldest = rows[0].OptionalTime("oldest"), .now = rows[0].Time("now")};
+  const WallTime now = rows[0].Time("now");
+  return LedgerTimes{.oldest = rows[0].OptionalTime("oldest").value_or(now), .now = now};
 }
 
 absl::StatusOr<envelope::Event> LoadEvent(postgres::Connection& connection,

@@ -42,9 +42,10 @@ absl::StatusOr<std::vector<std::string>> KeptEvents(postgres::Connection& connec
                                                     const postgres::QualifiedName& table,
                                                     const std::vector<std::string>& ids);
 
-// When the oldest published row that is kept was published, and the database's time.
+// When the oldest published row that is kept was published (an outbox without one keeps nothing
+// from before now), and the database's time.
 struct LedgerTimes {
-  std::optional<WallTime> oldest;
+  WallTime oldest;
   WallTime now;
 };
 absl::StatusOr<LedgerTimes> ReadLedgerTimes(postgres::Connection& connection,

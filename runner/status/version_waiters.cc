@@ -10,6 +10,8 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "platform/text.h"
+#include "postgres/sql_error.h"
 
 namespace lockstep::runner {
 namespace {
@@ -77,6 +79,12 @@ void VersionWaiters::Enter(const HttpRequest& request, const HttpReply& reply) {
                                                  name)));
     }
   }
+  // All who wait share a statement: what Postgres takes for no text would fail it for everybody.
+  for (const auto& [name, text] : request.query) {
+    if (ValidUtf8(text) && text.find('\0') == std::string::npos) continue;
+    return reply.Send(
+        Refusal(400, fmt::format("'{}' must be UTF-8 without NUL", Truncate(name, 32))));
+  }
   const std::optional<int64_t> version = ParseVersion(*value("version"));
   if (!version) return reply.Send(Refusal(400, "version: not a whole number"));
   const auto timeout =
@@ -132,6 +140,9 @@ void VersionWaiters::Look(std::vector<Waiter>& waiters) {
   std::erase_if(waiters, [](const Waiter& waiter) { return waiter.reply.Gone(); });
   if (waiters.empty()) return;
   const auto rows = Read(waiters);
+  if (!rows.ok() && postgres::Classify(rows.status()) == postgres::ErrorClass::kData) {
+    return LookOneByOne(waiters, rows.status());
+  }
   const SteadyTime now = Clock::System().Steady();
   std::vector<Waiter> left;
   for (size_t i = 0; i < waiters.size(); ++i) {
@@ -157,6 +168,23 @@ void VersionWaiters::Look(std::vector<Waiter>& waiters) {
     } else {
       left.push_back(std::move(waiter));
     }
+  }
+  waiters = std::move(left);
+}
+
+void VersionWaiters::LookOneByOne(std::vector<Waiter>& waiters, const absl::Status& error) {
+  if (waiters.size() == 1) {
+    const bool refused = postgres::SqlState(error).starts_with("22");
+    waiters.front().reply.Send(refused ? Refusal(400, "the database does not take these values")
+                                       : Refusal(503, "the database could not be asked"));
+    return waiters.clear();
+  }
+  std::vector<Waiter> left;
+  for (Waiter& waiter : waiters) {
+    std::vector<Waiter> one;
+    one.push_back(std::move(waiter));
+    Look(one);
+    for (Waiter& stays : one) left.push_back(std::move(stays));
   }
   waiters = std::move(left);
 }

@@ -44,6 +44,8 @@ class VersionWaiters final : public Service {
   void Run();
   // Answers those that can be answered; the rest stays.
   void Look(std::vector<Waiter>& waiters);
+  // After an error that values bring about: whose they are is told, the others go on.
+  void LookOneByOne(std::vector<Waiter>& waiters, const absl::Status& error);
   absl::StatusOr<postgres::Result> Read(const std::vector<Waiter>& waiters);
 
   const Options options_;

@@ -197,6 +197,14 @@ class AwaitApiTest : public ReachedTest {
   std::string Get(const std::string& query) {
     return testing::HttpGet(http_.url() + "/api/await?" + query);
   }
+  // Until the first who asks is being waited with: the session is opened for its look.
+  bool AwaitFirstLook() {
+    return world_.Await([&] {
+      return world_.Count(
+                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                 "application_name = 'lockstep-runner await' AND query LIKE '%follows%'") == 1;
+    });
+  }
   static std::string Asks(int64_t version, const std::string& timeout) {
     return fmt::format("group=feed&aggregate_type=item&aggregate_id=k1&version={}&timeout={}",
                        version, timeout);
@@ -235,6 +243,47 @@ TEST_F(AwaitApiTest, WaitsForTheVersionAndNoMoreThanAllowed) {
   two.join();
   EXPECT_THAT(second, StartsWith("503"));
   EXPECT_THAT(Get(Asks(1, "0")), StartsWith("503"));
+}
+
+// All who wait share a statement, and one that can't be asked must not spoil it for the others.
+TEST_F(AwaitApiTest, WhatIsNoTextIsRefusedAndTheOthersGoOn) {
+  std::string other;
+  std::thread waiter([&] { other = Get(Asks(2, "1m")); });
+  ASSERT_TRUE(AwaitFirstLook());
+  for (const char* bad :
+       {"aggregate_type=item&aggregate_id=%ff", "aggregate_type=item&aggregate_id=a%00b",
+        "aggregate_type=%c3%28&aggregate_id=k1",
+        "aggregate_type=item&aggregate_id=k1&tenant=%ed%a0%80"}) {
+    EXPECT_THAT(Get(fmt::format("group=feed&{}&version=1&timeout=10s", bad)),
+                AllOf(StartsWith("400"), HasSubstr("must be UTF-8")))
+        << bad;
+  }
+  EXPECT_THAT(Get("group=feed&aggregate_type=item&aggregate_id=%c3%a4&version=1&timeout=0"),
+              StartsWith("408"));
+  world_.Publish({{.version = 2}});
+  waiter.join();
+  EXPECT_THAT(other, AllOf(StartsWith("200"), HasSubstr(R"("version":2)")));
+}
+
+TEST_F(AwaitApiTest, ValuesThatTheDatabaseRefusesSpoilNoOtherQuestion) {
+  Apply({{.id = "bad", .version = 1}});
+  std::string other;
+  std::thread waiter([&] { other = Get(Asks(2, "1m")); });
+  ASSERT_TRUE(AwaitFirstLook());
+  // As a database in another encoding does with characters that it has not. STABLE and STRICT: it
+  // is called for the rows that were asked for only.
+  world_.database.Run(
+      "CREATE FUNCTION rm.refuse(key text, settled bigint) RETURNS bigint LANGUAGE plpgsql STABLE "
+      "STRICT AS $$ BEGIN IF key = 'item/bad' THEN RAISE EXCEPTION 'untranslatable' USING ERRCODE "
+      "= '22P05'; END IF; RETURN settled; END $$; ALTER TABLE feed_state.key_state RENAME TO "
+      "hidden; CREATE VIEW feed_state.key_state AS SELECT generation, aggregate_key, "
+      "rm.refuse(aggregate_key, settled_version) AS settled_version FROM feed_state.hidden");
+  EXPECT_THAT(Get("group=feed&aggregate_type=item&aggregate_id=bad&version=9&timeout=10s"),
+              AllOf(StartsWith("400"), HasSubstr("does not take these values")));
+  world_.database.Run(
+      "UPDATE feed_state.hidden SET settled_version = 2 WHERE aggregate_key = 'item/k1'");
+  waiter.join();
+  EXPECT_THAT(other, AllOf(StartsWith("200"), HasSubstr(R"("version":2)")));
 }
 
 TEST_F(AwaitApiTest, SaysWhatIsWrongWithTheQuestion) {
