@@ -227,6 +227,39 @@ TEST_F(VerifyPlanTest, ValuesThatArriveBeforeTheSecondLookAreNoDifference) {
   EXPECT_THAT(Deep(), IsEmpty());
 }
 
+TEST_F(VerifyPlanTest, ARowWhoseVersionMovesIsComparedOnceTheVersionsAgree) {
+  MakeTables();
+  replica_.Run("UPDATE rm.videos SET title = 'spoilt' WHERE " + Where(5));
+  passed_ = [&] {
+    source_.Run("UPDATE catalog.videos SET version = 9 WHERE video_id = md5('5')::uuid");
+    passed_ = [&] {
+      replica_.Run("UPDATE rm.videos SET version = 9 WHERE " + Where(5));
+      return absl::OkStatus();
+    };
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Deep(), ElementsAre("content e4da3b7f title"));
+}
+
+TEST_F(VerifyPlanTest, RowsOfAnotherVersionAreSaidNotToHaveBeenCompared) {
+  MakeTables();
+  replica_.Run("UPDATE rm.videos SET version = 0 WHERE " + Where(5) +
+               "; DELETE FROM rm.videos WHERE " + Where(4));
+  const VerifyTable table = Plan()->front();
+  const auto types = ReadKeyTypes(*at_replica_, table.replica);
+  VerifySide source(*at_source_, table.source, *types);
+  VerifySide replica(*at_replica_, table.replica, *types);
+  const auto deep = DeepCompare::Make(declaration_, *group_.projector, table, source, replica);
+  ASSERT_TRUE(deep.ok()) << deep.status();
+  std::vector<Difference> found;
+  ASSERT_TRUE((*deep)->InRange({}, &found).ok());
+  ASSERT_THAT(found, SizeIs(2));
+  for (const Difference& one : found) {
+    EXPECT_NE(one.source_version, one.replica_version);
+    EXPECT_THAT(one.columns, IsEmpty());
+  }
+}
+
 TEST_F(VerifyPlanTest, ARepairNamesTheSourcesKeysAndAGhostsAggregate) {
   MakeTables();
   replica_.Run("DELETE FROM rm.videos WHERE " + Where(4) +
