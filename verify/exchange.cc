@@ -62,12 +62,35 @@ std::vector<KeyRange> PartsOf(const KeyRange& range, const std::vector<RowKey>& 
   return parts;
 }
 
+// The last line of every file: what it has. A file without it was cut off.
+std::string EndText(int64_t lines, int64_t rows) {
+  return Text({{"end", true}, {"lines", lines}, {"rows", rows}});
+}
+
+// Counts what is written, and says so at the end.
+class CountedWriter {
+ public:
+  explicit CountedWriter(const WriteLine& write) : write_(write) {}
+
+  void Add(const FileJson& range) {
+    ++lines_;
+    rows_ += range.value("count", int64_t{0});
+    write_(Text(range));
+  }
+  void End() { write_(EndText(lines_, rows_)); }
+
+ private:
+  const WriteLine& write_;
+  int64_t lines_ = 0;
+  int64_t rows_ = 0;
+};
+
 absl::Status WriteParts(VerifySide& side, const KeyRange& range, int64_t step,
-                        const WriteLine& write) {
+                        CountedWriter& write) {
   ASSIGN_OR_RETURN(const auto bounds, side.Split(range, step));
   ASSIGN_OR_RETURN(const auto summaries, side.Summarize(range, bounds));
   const std::vector<KeyRange> parts = PartsOf(range, bounds);
-  for (size_t i = 0; i < parts.size(); ++i) write(Text(SummaryJson(parts[i], summaries[i])));
+  for (size_t i = 0; i < parts.size(); ++i) write.Add(SummaryJson(parts[i], summaries[i]));
   return absl::OkStatus();
 }
 
@@ -110,17 +133,53 @@ absl::StatusOr<FileLine> ReadLine(const FileJson& json, size_t columns, int64_t 
   return line;
 }
 
-// The next line of a file, or nothing at its end.
-absl::StatusOr<std::optional<FileJson>> NextLine(std::istream& from, int64_t* number) {
-  std::string text;
-  while (std::getline(from, text)) {
-    ++*number;
-    if (text.empty()) continue;
-    ASSIGN_OR_RETURN(FileJson json, ParseLine(text, *number));
-    return std::optional(std::move(json));
+// The lines of a file, up to the one that says that it is whole.
+class FileLines {
+ public:
+  explicit FileLines(std::istream& from) : from_(from) {}
+
+  // The first, or nothing of an empty file.
+  absl::StatusOr<std::optional<FileJson>> Header() { return Next(); }
+
+  // The next range, or nothing at the end, which must be the end that was written.
+  absl::StatusOr<std::optional<FileLine>> Range(size_t columns) {
+    ASSIGN_OR_RETURN(const auto json, Next());
+    if (!json) {
+      return InvalidArgument(
+          "the file ends after {} lines without the line that ends it: it was cut off", number_);
+    }
+    if (!json->contains("end")) {
+      ASSIGN_OR_RETURN(FileLine line, ReadLine(*json, columns, number_));
+      ++lines_;
+      rows_ += line.summary.count;
+      return std::optional(std::move(line));
+    }
+    if (Text(*json) != EndText(lines_, rows_)) {
+      return InvalidArgument("the file has {} ranges of {} rows, but its end says {}", lines_,
+                             rows_, Text(*json));
+    }
+    ASSIGN_OR_RETURN(const auto more, Next());
+    if (more) return InvalidArgument("the file goes on after its end, in line {}", number_);
+    return std::optional<FileLine>();
   }
-  return std::optional<FileJson>();
-}
+
+ private:
+  absl::StatusOr<std::optional<FileJson>> Next() {
+    std::string text;
+    while (std::getline(from_, text)) {
+      ++number_;
+      if (text.empty()) continue;
+      ASSIGN_OR_RETURN(FileJson json, ParseLine(text, number_));
+      return std::optional(std::move(json));
+    }
+    return std::optional<FileJson>();
+  }
+
+  std::istream& from_;
+  int64_t number_ = 0;
+  int64_t lines_ = 0;
+  int64_t rows_ = 0;
+};
 
 absl::StatusOr<std::vector<KeyType>> ReadHeader(const FileJson& json, const VerifyTable& table,
                                                 const std::string& backfill) {
@@ -181,6 +240,10 @@ class FileComparer {
         found_.ranges.push_back({lines_[i].range});
         continue;
       }
+      if (here[i].count > 2 * kKeysPerRange) {
+        RETURN_IF_ERROR(AskInParts(lines_[i].range, here[i].count));
+        continue;
+      }
       ASSIGN_OR_RETURN(const auto rows, side_.List(lines_[i].range));
       Compare(lines_[i], rows);
     }
@@ -192,6 +255,14 @@ class FileComparer {
   std::map<RowKey, int64_t> wanted;
 
  private:
+  // Too many rows here to be listed: the other side is asked for smaller ranges.
+  absl::Status AskInParts(const KeyRange& range, int64_t rows) {
+    ASSIGN_OR_RETURN(const auto bounds,
+                     side_.Split(range, std::max(kKeysPerRange, rows / kMostRanges)));
+    for (const KeyRange& part : PartsOf(range, bounds)) found_.ranges.push_back({part});
+    return absl::OkStatus();
+  }
+
   void Compare(const FileLine& line, const std::map<RowKey, int64_t>& here) {
     AskedRange open{line.range};
     for (const auto& [key, version] : *line.keys) {
@@ -231,19 +302,23 @@ class FileComparer {
 absl::Status ExportRanges(VerifySide& side, const ExchangeHeader& header, const WriteLine& write) {
   ASSIGN_OR_RETURN(const int64_t rows, side.Count());
   WriteHeader(header, /*keys=*/false, write);
-  return WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges),
-                    write);
+  CountedWriter lines(write);
+  RETURN_IF_ERROR(
+      WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges), lines));
+  lines.End();
+  return absl::OkStatus();
 }
 
 absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
                         const std::vector<AskedRange>& ranges, const WriteLine& write) {
   WriteHeader(header, /*keys=*/true, write);
+  CountedWriter lines(write);
   int64_t listed = 0;
   for (const auto& [range, seen] : ranges) {
     ASSIGN_OR_RETURN(const auto summary, side.Summarize(range, {}));
     const int64_t count = summary[0].count;
     if (count > 2 * kKeysPerRange) {
-      RETURN_IF_ERROR(WriteParts(side, range, std::max(kKeysPerRange, count / kMostRanges), write));
+      RETURN_IF_ERROR(WriteParts(side, range, std::max(kKeysPerRange, count / kMostRanges), lines));
       continue;
     }
     FileJson json = SummaryJson(range, summary[0]);
@@ -253,8 +328,9 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
       json["keys"] = RowsJson(rows);
       json["seen"] = RowsJson(seen);
     }
-    write(Text(json));
+    lines.Add(json);
   }
+  lines.End();
   return absl::OkStatus();
 }
 
@@ -265,17 +341,17 @@ std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {
     json["seen"] = RowsJson(seen);
     lines.push_back(Text(json));
   }
+  lines.push_back(EndText(static_cast<int64_t>(ranges.size()), 0));
   return lines;
 }
 
 absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t columns) {
   std::vector<AskedRange> ranges;
-  int64_t number = 0;
+  FileLines lines(from);
   while (true) {
-    ASSIGN_OR_RETURN(const auto json, NextLine(from, &number));
-    if (!json) return ranges;
-    ASSIGN_OR_RETURN(auto line, ReadLine(*json, columns, number));
-    ranges.push_back({line.range, std::move(line.seen)});
+    ASSIGN_OR_RETURN(auto line, lines.Range(columns));
+    if (!line) return ranges;
+    ranges.push_back({line->range, std::move(line->seen)});
   }
 }
 
@@ -284,8 +360,8 @@ absl::StatusOr<FileComparison> CompareWithFile(
     postgres::Connection& replica,
     const std::function<absl::Status(const std::stop_token& stop)>& passed,
     const std::stop_token& stop) {
-  int64_t number = 0;
-  ASSIGN_OR_RETURN(const auto first, NextLine(from, &number));
+  FileLines lines(from);
+  ASSIGN_OR_RETURN(const auto first, lines.Header());
   if (!first) return InvalidArgument("the file is empty");
   ASSIGN_OR_RETURN(const auto types, ReadHeader(*first, table, backfill));
   VerifySide side(replica, table.replica, types);
@@ -294,17 +370,11 @@ absl::StatusOr<FileComparison> CompareWithFile(
   const absl::Status passing = passed(stop);
   if (!passing.ok()) found.result.unconfirmed = MessageOf(passing);
   FileComparer comparer(side, found);
-  bool whole = false;
   while (true) {
     if (stop.stop_requested()) return absl::CancelledError("stopped before all was compared");
-    ASSIGN_OR_RETURN(const auto json, NextLine(from, &number));
-    if (!json) break;
-    ASSIGN_OR_RETURN(FileLine line, ReadLine(*json, types.size(), number));
-    whole = !line.range.below;
-    RETURN_IF_ERROR(comparer.Add(std::move(line)));
-  }
-  if (!whole && !first->value("keys", false)) {
-    return InvalidArgument("the file ends before its last range: it was cut off");
+    ASSIGN_OR_RETURN(auto line, lines.Range(types.size()));
+    if (!line) break;
+    RETURN_IF_ERROR(comparer.Add(*std::move(line)));
   }
   RETURN_IF_ERROR(comparer.Flush());
   for (const auto& [key, version] : comparer.wanted) {
