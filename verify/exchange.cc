@@ -6,11 +6,10 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "verify/exchange_file.h"
 
 namespace lockstep::verify {
 namespace {
-
-using FileJson = nlohmann::ordered_json;
 
 constexpr int kFileVersion = 1;
 constexpr int64_t kMostRanges = 4'096;
@@ -18,41 +17,16 @@ constexpr int64_t kKeysPerRange = 10'000;
 constexpr int64_t kMostKeys = 200'000;  // in one file
 constexpr size_t kRangesAtOnce = 16;
 
-FileJson BoundJson(const std::optional<RowKey>& key) {
-  return key ? FileJson(*key) : FileJson(nullptr);
-}
-
-FileJson RangeJson(const KeyRange& range) {
-  return {{"from", BoundJson(range.from)}, {"below", BoundJson(range.below)}};
-}
-
-FileJson SummaryJson(const KeyRange& range, const VerifySide::Summary& summary) {
-  FileJson json = RangeJson(range);
-  json["count"] = summary.count;
-  json["hash"] = summary.hash;
-  return json;
-}
-
-FileJson RowsJson(const std::map<RowKey, int64_t>& rows) {
-  FileJson json = FileJson::array();
-  for (const auto& [key, version] : rows) json.push_back({key, version});
-  return json;
-}
-
-std::string Text(const FileJson& json) {
-  return json.dump(-1, ' ', false, FileJson::error_handler_t::replace);
-}
-
 void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write) {
   FileJson types = FileJson::array();
   for (const KeyType& type : header.types) types.push_back(type.sql);
-  write(Text({{"lockstep_verify", kFileVersion},
-              {"side", "source"},
-              {"backfill", header.backfill},
-              {"projection", header.projection},
-              {"types", types},
-              {"keys", keys},
-              {"at", FormatTimestamp(Clock::System().Now())}}));
+  write(FileText({{"lockstep_verify", kFileVersion},
+                  {"side", "source"},
+                  {"backfill", header.backfill},
+                  {"projection", header.projection},
+                  {"types", types},
+                  {"keys", keys},
+                  {"at", FormatTimestamp(Clock::System().Now())}}));
 }
 
 // The parts of a range by these bounds.
@@ -62,29 +36,6 @@ std::vector<KeyRange> PartsOf(const KeyRange& range, const std::vector<RowKey>& 
   return parts;
 }
 
-// The last line of every file: what it has. A file without it was cut off.
-std::string EndText(int64_t lines, int64_t rows) {
-  return Text({{"end", true}, {"lines", lines}, {"rows", rows}});
-}
-
-// Counts what is written, and says so at the end.
-class CountedWriter {
- public:
-  explicit CountedWriter(const WriteLine& write) : write_(write) {}
-
-  void Add(const FileJson& range) {
-    ++lines_;
-    rows_ += range.value("count", int64_t{0});
-    write_(Text(range));
-  }
-  void End() { write_(EndText(lines_, rows_)); }
-
- private:
-  const WriteLine& write_;
-  int64_t lines_ = 0;
-  int64_t rows_ = 0;
-};
-
 absl::Status WriteParts(VerifySide& side, const KeyRange& range, int64_t step,
                         CountedWriter& write) {
   ASSIGN_OR_RETURN(const auto bounds, side.Split(range, step));
@@ -93,93 +44,6 @@ absl::Status WriteParts(VerifySide& side, const KeyRange& range, int64_t step,
   for (size_t i = 0; i < parts.size(); ++i) write.Add(SummaryJson(parts[i], summaries[i]));
   return absl::OkStatus();
 }
-
-// A line of a file. What is not there, or is of another kind, is a sentence.
-struct FileLine {
-  KeyRange range;
-  VerifySide::Summary summary;
-  std::optional<std::map<RowKey, int64_t>> keys;
-  std::map<RowKey, int64_t> seen;  // at the other side, before the file was made
-};
-
-absl::StatusOr<FileJson> ParseLine(const std::string& text, int64_t number) {
-  FileJson json = FileJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object()) return json;
-  return InvalidArgument("line {} of the file is no JSON object: was it cut off?", number);
-}
-
-absl::StatusOr<FileLine> ReadLine(const FileJson& json, size_t columns, int64_t number) {
-  FileLine line;
-  try {
-    const auto key = [&](const FileJson& value) {
-      RowKey read = value.get<RowKey>();
-      if (read.size() != columns)
-        throw std::invalid_argument("a key has another number of columns");
-      return read;
-    };
-    if (!json.at("from").is_null()) line.range.from = key(json.at("from"));
-    if (!json.at("below").is_null()) line.range.below = key(json.at("below"));
-    if (json.contains("count")) {
-      line.summary = {json.at("count").get<int64_t>(), json.at("hash").get<int64_t>()};
-    }
-    const auto rows = [&](const FileJson& list, std::map<RowKey, int64_t>* into) {
-      for (const FileJson& row : list) into->emplace(key(row.at(0)), row.at(1).get<int64_t>());
-    };
-    if (json.contains("keys")) rows(json.at("keys"), &line.keys.emplace());
-    if (json.contains("seen")) rows(json.at("seen"), &line.seen);
-  } catch (const std::exception& error) {
-    return InvalidArgument("line {} of the file is no range: {}", number, error.what());
-  }
-  return line;
-}
-
-// The lines of a file, up to the one that says that it is whole.
-class FileLines {
- public:
-  explicit FileLines(std::istream& from) : from_(from) {}
-
-  // The first, or nothing of an empty file.
-  absl::StatusOr<std::optional<FileJson>> Header() { return Next(); }
-
-  // The next range, or nothing at the end, which must be the end that was written.
-  absl::StatusOr<std::optional<FileLine>> Range(size_t columns) {
-    ASSIGN_OR_RETURN(const auto json, Next());
-    if (!json) {
-      return InvalidArgument(
-          "the file ends after {} lines without the line that ends it: it was cut off", number_);
-    }
-    if (!json->contains("end")) {
-      ASSIGN_OR_RETURN(FileLine line, ReadLine(*json, columns, number_));
-      ++lines_;
-      rows_ += line.summary.count;
-      return std::optional(std::move(line));
-    }
-    if (Text(*json) != EndText(lines_, rows_)) {
-      return InvalidArgument("the file has {} ranges of {} rows, but its end says {}", lines_,
-                             rows_, Text(*json));
-    }
-    ASSIGN_OR_RETURN(const auto more, Next());
-    if (more) return InvalidArgument("the file goes on after its end, in line {}", number_);
-    return std::optional<FileLine>();
-  }
-
- private:
-  absl::StatusOr<std::optional<FileJson>> Next() {
-    std::string text;
-    while (std::getline(from_, text)) {
-      ++number_;
-      if (text.empty()) continue;
-      ASSIGN_OR_RETURN(FileJson json, ParseLine(text, number_));
-      return std::optional(std::move(json));
-    }
-    return std::optional<FileJson>();
-  }
-
-  std::istream& from_;
-  int64_t number_ = 0;
-  int64_t lines_ = 0;
-  int64_t rows_ = 0;
-};
 
 absl::StatusOr<std::vector<KeyType>> ReadHeader(const FileJson& json, const VerifyTable& table,
                                                 const std::string& backfill) {
@@ -339,7 +203,7 @@ std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {
   for (const auto& [range, seen] : ranges) {
     FileJson json = RangeJson(range);
     json["seen"] = RowsJson(seen);
-    lines.push_back(Text(json));
+    lines.push_back(FileText(json));
   }
   lines.push_back(EndText(static_cast<int64_t>(ranges.size()), 0));
   return lines;
