@@ -1,7 +1,10 @@
 // lockstepctl repair: what `verify` found is sent again, by the source's publisher.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "ctl/print.h"
@@ -23,38 +26,55 @@ constexpr Millis kRepairLook{500};
 
 struct RepairOptions : VerifyFlags {
   std::string from, reason;
-  bool execute = false, delete_ghosts = false, no_wait = false;
+  bool execute = false, delete_ghosts = false, whole_table = false, no_wait = false;
 };
 
-// A table's differences, by a comparison or as `verify --json` wrote them.
-absl::StatusOr<std::vector<Difference>> ReadDifferences(const Json& document,
-                                                        const VerifyTable& table) {
-  std::vector<Difference> differences;
+// What `verify --json` found in a table: where to look again.
+struct FoundInFile {
+  std::vector<verify::RowKey> keys;
+  bool content = false;   // some differ in their values alone
+  bool complete = false;  // the file has all differences
+};
+
+absl::StatusOr<FoundInFile> ReadFound(const Json& document, const VerifyContext& verify,
+                                      const VerifyTable& table) {
+  FoundInFile found;
   try {
+    const std::string backfill = document.at("backfill"), group = document.at("group");
+    if (backfill != verify.declaration().name || group != verify.group()) {
+      return InvalidArgument(
+          "--from: the file is of backfill {} and group {}, not of backfill {} and group {}",
+          backfill, group, verify.declaration().name, verify.group());
+    }
     for (const Json& one : document.at("tables")) {
       if (one.at("projection") != table.projection) continue;
-      if (!one.at("confirmed").get<bool>() && !one.at("differences").empty()) {
+      if (!one.at("confirmed").get<bool>()) {
         return FailedPrecondition("--from: nothing is repaired before a second look: {}",
                                   TextOf(one.at("unconfirmed")));
       }
+      if (const auto more = one.at("more").get<int64_t>(); more > 0) {
+        return FailedPrecondition(
+            "--from: the file leaves out {} differences of {} that were only counted; let `repair` "
+            "compare by itself",
+            more, table.name);
+      }
+      found.complete = one.at("moving") == 0 && one.value("open_ranges", 0) == 0;
       for (const Json& row : one.at("differences")) {
-        Difference read{.key = row.at("key").get<verify::RowKey>()};
+        auto key = row.at("key").get<verify::RowKey>();
         const std::string kind = row.at("class").get<std::string>();
         const auto named = std::ranges::find(
             verify::kDifferenceKinds, kind, &std::pair<std::string, verify::DifferenceKind>::first);
-        if (named == verify::kDifferenceKinds.end() || read.key.size() != table.keys.size()) {
+        if (named == verify::kDifferenceKinds.end() || key.size() != table.keys.size()) {
           return InvalidArgument("--from: no difference of {}: {}", table.name, row.dump());
         }
-        read.kind = named->second;
-        if (!row.at("source_version").is_null()) read.source_version = row.at("source_version");
-        if (!row.at("replica_version").is_null()) read.replica_version = row.at("replica_version");
-        differences.push_back(std::move(read));
+        found.content |= named->second == verify::DifferenceKind::kContent;
+        found.keys.push_back(std::move(key));
       }
     }
   } catch (const std::exception& error) {
     return InvalidArgument("--from: the file is none that `verify --json` wrote: {}", error.what());
   }
-  return differences;
+  return found;
 }
 
 class Repairing {
@@ -78,41 +98,55 @@ class Repairing {
     return context_.Answer({{"backfill", verify_.declaration().name}, {"tables", tables}}, [] {});
   }
 
-  int64_t left() const { return left_; }
+  const Tally& left() const { return left_; }
 
  private:
   absl::StatusOr<Json> RepairTable(const VerifyTable& table, const Json& document) {
-    std::vector<Difference> differences;
-    if (document.is_null()) {
-      ASSIGN_OR_RETURN(auto result, verify_.Run(table, nullptr, stop_));
-      if (!context_.json) PrintResult(table, result, options_.shown);
-      if (!result.unconfirmed.empty()) {
-        return FailedPrecondition("nothing is repaired before a second look: {}",
-                                  result.unconfirmed);
-      }
-      left_ += result.more;
-      differences = std::move(result.differences);
-    } else {
-      ASSIGN_OR_RETURN(differences, ReadDifferences(document, table));
-    }
     ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(verify_.replica(), table.replica));
     verify::VerifySide source(verify_.source(), table.source, types);
-    ASSIGN_OR_RETURN(const RepairPlan plan,
-                     verify::PlanRepair(verify_.declaration(), table, source, differences,
-                                        options_.delete_ghosts));
-    left_ += plan.ahead + plan.ghosts_left;
+    verify::VerifySide replica(verify_.replica(), table.replica, types);
+    verify::GhostOptions ghosts{.remove = options_.delete_ghosts,
+                                .whole_table = options_.whole_table};
+    verify::VerifyResult result;
+    if (document.is_null()) {
+      ASSIGN_OR_RETURN(result, verify_.Run(table, nullptr, stop_));
+    } else {
+      ASSIGN_OR_RETURN(const FoundInFile found, ReadFound(document, verify_, table));
+      if (found.content && !options_.deep) {
+        return InvalidArgument(
+            "--from: the file has rows whose values alone differ: give --deep, so that they can be "
+            "looked at again");
+      }
+      ASSIGN_OR_RETURN(const auto keys, replica.Spelt(found.keys));
+      ASSIGN_OR_RETURN(result, verify_.Run(table, &keys, stop_));
+      ghosts.complete = found.complete;
+    }
+    if (!context_.json && document.is_null()) PrintResult(table, result, options_.shown);
+    if (!result.unconfirmed.empty()) {
+      return FailedPrecondition("nothing is repaired before a second look: {}", result.unconfirmed);
+    }
+    if (result.more > 0 || result.moving > 0) ghosts.complete = false;
+    left_.differences += result.more;
+    const std::vector<Difference>& differences = result.differences;
+    ASSIGN_OR_RETURN(const RepairPlan plan, verify::PlanRepair(verify_.declaration(), table, source,
+                                                               replica, differences, ghosts));
+    left_.differences += plan.ahead + plan.ghosts_left + static_cast<int64_t>(plan.kept.size());
     Json json = {{"projection", table.projection},
                  {"table", table.name},
                  {"rows", plan.keys.size()},
                  {"ghosts", plan.ghosts.size()},
                  {"ghosts_left", plan.ghosts_left},
+                 {"ghosts_kept", ListOf(plan.kept,
+                                        [](const RepairPlan::Kept& one) {
+                                          return Json{{"key", one.key}, {"why", one.why}};
+                                        })},
                  {"ahead", plan.ahead},
                  {"gone", plan.gone},
                  {"repair", nullptr}};
     PrintPlan(table, plan);
     if (plan.empty()) return json;
     if (!options_.execute) {
-      left_ += static_cast<int64_t>(plan.keys.size() + plan.ghosts.size());
+      left_.differences += static_cast<int64_t>(plan.keys.size() + plan.ghosts.size());
       if (!context_.json) Print("Nothing was changed; --execute does it.\n");
       return json;
     }
@@ -129,7 +163,8 @@ class Repairing {
                         ? ""
                         : fmt::format(" and has {} rows deleted at consumers", plan.ghosts.size()),
                     verify_.declaration().topic)));
-    publisher::BackfillStore store(verify_.source());
+    ASSIGN_OR_RETURN(const auto writing, verify_.ConnectToWrite());
+    publisher::BackfillStore store(*writing);
     ASSIGN_OR_RETURN(
         const std::string id,
         store.CreateRepair(verify_.declaration(), plan.keys, plan.ghosts,
@@ -140,14 +175,16 @@ class Repairing {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(AwaitEnd(store, id));
+    std::set<verify::RowKey> kept;
+    for (const RepairPlan::Kept& one : plan.kept) kept.insert(one.key);
     std::vector<verify::RowKey> keys;
     for (const Difference& one : differences) {
-      if (one.kind == verify::DifferenceKind::kAhead) continue;
+      if (one.kind == verify::DifferenceKind::kAhead || kept.contains(one.key)) continue;
       if (one.kind == verify::DifferenceKind::kGhost && !options_.delete_ghosts) continue;
       keys.push_back(one.key);
     }
     ASSIGN_OR_RETURN(const auto result, verify_.Run(table, &keys, stop_));
-    left_ += static_cast<int64_t>(result.differences.size());
+    left_.Add(result);
     json["left"] = ResultJson(table, result)["differences"];
     if (!context_.json) {
       Print("Repaired: {} of {} rows are equal now.\n", keys.size() - result.differences.size(),
@@ -185,6 +222,12 @@ class Repairing {
     if (plan.ghosts_left > 0) {
       Print("  {} ghosts stay: --delete-ghosts deletes them\n", plan.ghosts_left);
     }
+    std::map<std::string, int64_t> reasons;
+    for (const RepairPlan::Kept& one : plan.kept) ++reasons[one.why];
+    for (const auto& [why, count] : reasons) Print("  {} ghosts stay: {}\n", count, why);
+    const size_t some =
+        std::min(static_cast<size_t>(std::max(options_.shown, 0)), plan.kept.size());
+    for (size_t i = 0; i < some; ++i) Print("    {}\n", fmt::join(plan.kept[i].key, ", "));
     if (plan.ahead > 0) {
       Print(
           "  {} rows are ahead of their source and stay: it was restored, or changes rows without "
@@ -198,7 +241,7 @@ class Repairing {
   const RepairOptions& options_;
   VerifyContext& verify_;
   const std::stop_token stop_;
-  int64_t left_ = 0;  // differences that stay
+  Tally left_;  // what stays
 };
 
 absl::Status Repair(const Context& context, const RepairOptions& options) {
@@ -223,10 +266,14 @@ void AddRepair(const Command& program) {
            "again; shows what it would do, --execute does it",
            o, Repair)
       .With(o->All())
-      .With({{"--from", &o->from, "repair what `verify --json` wrote, without comparing first"},
+      .With({{"--from", &o->from,
+              "look again at what `verify --json` wrote and repair that, without comparing all"},
              {"--execute", &o->execute, "do it"},
              {"--delete-ghosts", &o->delete_ghosts,
               "also delete rows that the source does not have, at every consumer"},
+             {"--whole-table", &o->whole_table,
+              "with --delete-ghosts: every row of the table is of this source; without, only rows "
+              "whose `aggregate` column says so are deleted"},
              {"--no-wait", &o->no_wait, "don't wait until it is done and compare again"},
              {"--reason", &o->reason, "why; goes into the audit"}});
 }

@@ -19,7 +19,7 @@ struct VerifyOptionsOfCtl : VerifyFlags {
 using Flags = VerifyOptionsOfCtl;
 
 absl::Status Compare(const Context& context, const Flags& flags, const std::stop_token& stop,
-                     int64_t* differences) {
+                     Tally* tally) {
   if (flags.declaration.empty() || flags.source.empty()) {
     return InvalidArgument(
         "say what to compare: --declaration, the backfill's file, and --source, its database");
@@ -28,22 +28,22 @@ absl::Status Compare(const Context& context, const Flags& flags, const std::stop
   Json tables = Json::array();
   for (const verify::VerifyTable& table : verify->tables()) {
     ASSIGN_OR_RETURN(const auto result, verify->Run(table, nullptr, stop));
-    *differences += Differences(result);
+    tally->Add(result);
     tables.push_back(ResultJson(table, result));
     if (!context.json) PrintResult(table, result, flags.shown);
   }
   return context.Answer({{"backfill", verify->declaration().name},
                          {"group", verify->group()},
-                         {"equal", *differences == 0},
+                         {"equal", tally->equal()},
                          {"tables", tables}},
                         [] {});
 }
 
 absl::Status VerifyAll(const Context& context, const Flags& flags) {
   Signals signals;
-  int64_t differences = 0;
-  const absl::Status done = Compare(context, flags, signals.stop_token(), &differences);
-  return done.ok() ? Verdict(differences) : Failed(done);
+  Tally tally;
+  const absl::Status done = Compare(context, flags, signals.stop_token(), &tally);
+  return done.ok() ? Verdict(tally) : Failed(done);
 }
 
 absl::Status ExportTo(const Context& context, const Flags& flags) {
@@ -75,7 +75,7 @@ absl::Status Export(const Context& context, const Flags& flags) {
 }
 
 absl::Status CompareWithFile(const Context& context, const Flags& flags,
-                             const std::stop_token& stop, int64_t* differences, size_t* open) {
+                             const std::stop_token& stop, Tally* tally) {
   std::ifstream from(flags.file);
   if (!from) return NotFound("{} can't be read", flags.file);
   ASSIGN_OR_RETURN(const auto verify, VerifyContext::Open(context, flags, VerifyContext::kReplica));
@@ -89,9 +89,9 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
                          from, table, verify->declaration().name, verify->replica(),
                          [&](const std::stop_token& token) { return verify->Pass(token); }, stop));
     verify->printer().EndLine();
-    *differences = Differences(compared.result);
-    *open = compared.ranges.size();
-    const bool equal = *differences == 0 && *open == 0;
+    const size_t open = compared.ranges.size();
+    tally->Add(compared.result, open);
+    const bool equal = tally->equal();
     if (!flags.ranges.empty()) {
       std::ofstream to(flags.ranges);
       for (const std::string& line : verify::RangeLines(compared.ranges)) to << line << '\n';
@@ -100,15 +100,15 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
     }
     Json json = ResultJson(table, compared.result);
     json["equal"] = equal;
-    json["open_ranges"] = *open;
+    json["open_ranges"] = open;
     RETURN_IF_ERROR(context.Answer(
         {{"backfill", verify->declaration().name},
          {"group", verify->group()},
          {"equal", equal},
          {"tables", Json::array({json})}},
         [&] {
-          PrintResult(table, compared.result, flags.shown, *open);
-          if (*open == 0) return;
+          PrintResult(table, compared.result, flags.shown, open);
+          if (open == 0) return;
           Print("  {}\n",
                 flags.ranges.empty()
                     ? "--ranges FILE writes them, for `verify export --ranges FILE` at the source"
@@ -120,11 +120,9 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
 
 absl::Status CompareFile(const Context& context, const Flags& flags) {
   Signals signals;
-  int64_t differences = 0;
-  size_t open = 0;
-  const absl::Status done =
-      CompareWithFile(context, flags, signals.stop_token(), &differences, &open);
-  return done.ok() ? Verdict(differences, open) : Failed(done);
+  Tally tally;
+  const absl::Status done = CompareWithFile(context, flags, signals.stop_token(), &tally);
+  return done.ok() ? Verdict(tally) : Failed(done);
 }
 
 }  // namespace

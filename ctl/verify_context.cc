@@ -20,6 +20,8 @@ using verify::Difference;
 using verify::VerifyResult;
 using verify::VerifyTable;
 
+constexpr std::string_view kReadOnly = "SET default_transaction_read_only = on";
+
 std::string VersionText(const std::optional<int64_t>& version) {
   return version ? std::to_string(*version) : "none";
 }
@@ -69,18 +71,32 @@ absl::StatusOr<std::unique_ptr<VerifyContext>> VerifyContext::Open(const Context
   ASSIGN_OR_RETURN(opened->tables_,
                    verify::PlanVerify(opened->declaration_, opened->group_->projector->plan(),
                                       flags.projection));
-  if (sides == kSource) {
-    ASSIGN_OR_RETURN(opened->source_, context.Connect(Millis(0)));
-  } else {
-    RETURN_IF_ERROR(opened->OpenReplica(context));
-  }
-  if (sides == kBoth) {
-    Context other = context;
-    other.database = flags.source;
-    other.password_file = flags.source_password_file;
-    ASSIGN_OR_RETURN(opened->source_, other.Connect(Millis(0)));
+  if (sides != kSource) RETURN_IF_ERROR(opened->OpenReplica(context));
+  if (sides != kReplica) {
+    RETURN_IF_ERROR(opened->OpenSource(sides == kSource ? context : opened->SourceContext()));
   }
   return opened;
+}
+
+Context VerifyContext::SourceContext() const {
+  Context other = context_;
+  other.database = flags_.source;
+  other.password_file = flags_.source_password_file;
+  return other;
+}
+
+absl::StatusOr<std::unique_ptr<postgres::Connection>> VerifyContext::ConnectToWrite() const {
+  return SourceContext().Connect();
+}
+
+absl::Status VerifyContext::OpenSource(const Context& context) {
+  ASSIGN_OR_RETURN(source_, context.Connect(Millis(0)));
+  RETURN_IF_ERROR(source_->Run(kReadOnly));
+  ASSIGN_OR_RETURN(const auto answer, source_->Execute("SELECT pg_is_in_recovery() AS standby"));
+  if (!answer[0].Bool("standby")) return absl::OkStatus();
+  return FailedPrecondition(
+      "the source's database is a standby: what it has not replayed yet would look like rows that "
+      "only the replica has; name the primary");
 }
 
 absl::Status VerifyContext::LoadGroup(const Context& context) {
@@ -108,7 +124,7 @@ absl::Status VerifyContext::OpenReplica(const Context& context) {
   ASSIGN_OR_RETURN(runner_, OpenRunner(context, flags_.schema));
   // What large tables need is not cut short.
   ASSIGN_OR_RETURN(runner_.connection, context.Connect(Millis(0)));
-  return absl::OkStatus();
+  return runner_.connection->Run(kReadOnly);
 }
 
 absl::Status VerifyContext::Pass(const std::stop_token& stop) {
@@ -210,11 +226,27 @@ int64_t Differences(const VerifyResult& result) {
   return static_cast<int64_t>(result.differences.size()) + result.more;
 }
 
-absl::Status Verdict(int64_t differences, size_t open_ranges) {
-  if (differences == 0 && open_ranges == 0) return absl::OkStatus();
-  return WithExit(1, open_ranges == 0 ? FailedPrecondition("{} rows differ", differences)
-                                      : FailedPrecondition("{} rows differ, {} ranges are open",
-                                                           differences, open_ranges));
+void Tally::Add(const VerifyResult& result, size_t open) {
+  if (result.equal() && open == 0) return;
+  if (!result.unconfirmed.empty()) {
+    unconfirmed = result.unconfirmed;
+    return;
+  }
+  differences += Differences(result);
+  open_ranges += open;
+}
+
+absl::Status Verdict(const Tally& tally) {
+  if (tally.equal()) return absl::OkStatus();
+  if (tally.open_ranges > 0) {
+    return WithExit(1, FailedPrecondition("{} rows differ, {} ranges are open", tally.differences,
+                                          tally.open_ranges));
+  }
+  if (tally.differences > 0) {
+    return WithExit(1, FailedPrecondition("{} rows differ", tally.differences));
+  }
+  return WithExit(2,
+                  FailedPrecondition("whether rows differ can't be told: {}", tally.unconfirmed));
 }
 
 }  // namespace lockstep::ctl

@@ -50,14 +50,20 @@ class VerifyContext {
   // Waits until the group has everything that the source has committed by now.
   absl::Status Pass(const std::stop_token& stop);
 
+  // Another session at the source, for a repair: source() and replica() can't write.
+  absl::StatusOr<std::unique_ptr<postgres::Connection>> ConnectToWrite() const;
+
   ProgressPrinter& printer() { return printer_; }
 
  private:
   VerifyContext(const Context& context, const VerifyFlags& flags)
-      : flags_(flags), printer_(context.json) {}
+      : context_(context), flags_(flags), printer_(context.json) {}
   absl::Status LoadGroup(const Context& context);
   absl::Status OpenReplica(const Context& context);
+  absl::Status OpenSource(const Context& context);
+  Context SourceContext() const;  // of --source
 
+  const Context& context_;
   const VerifyFlags& flags_;
   ProgressPrinter printer_;
   publisher::Declaration declaration_;
@@ -73,8 +79,19 @@ void PrintResult(const verify::VerifyTable& table, const verify::VerifyResult& r
                  size_t open_ranges = 0);
 int64_t Differences(const verify::VerifyResult& result);
 
-// 1 when rows differ (with a sentence), or ranges whose rows are not known yet; else OK.
-absl::Status Verdict(int64_t differences, size_t open_ranges = 0);
+// What the tables of a command come to.
+struct Tally {
+  int64_t differences = 0;  // that were seen again
+  size_t open_ranges = 0;   // whose rows are not known yet
+  std::string unconfirmed;  // why some differences were seen once only; empty = there are none
+
+  void Add(const verify::VerifyResult& result, size_t open_ranges = 0);
+  bool equal() const { return differences == 0 && open_ranges == 0 && unconfirmed.empty(); }
+};
+
+// OK when all is equal; else a sentence: with 1 when rows differ or ranges are open, with 2 when
+// whatever differs was seen once only.
+absl::Status Verdict(const Tally& tally);
 
 // A failure of `verify` ends with 2: 1 says that rows differ.
 inline absl::Status Failed(const absl::Status& status) { return WithExit(2, status); }

@@ -90,7 +90,8 @@ TEST_F(VerifyCtl, ARowOfTheOutboxThatWaitsIsWaitedForAndNobodyRunningIsSaid) {
       "SELECT lockstep.enqueue('shop.outbox', topic => 'shop.events', aggregate_type => 'item',"
       " aggregate_id => 'b', event_type => 'ItemChanged', version => 2, payload => '{}'::bytea)");
   const auto unpublished = world_.Ctl("verify --json " + Both("", "2s"));
-  EXPECT_EQ(unpublished.status, 1);
+  EXPECT_EQ(unpublished.status, 2);  // it was seen once only
+  EXPECT_THAT(unpublished.err, HasSubstr("whether rows differ can't be told"));
   EXPECT_EQ(Found(unpublished.out), "once, behind b") << unpublished.err;
   EXPECT_THAT(unpublished.out, HasSubstr("1 rows of shop.outbox have not been published"));
   source_.Run("UPDATE shop.outbox SET published_at = now()");
@@ -134,9 +135,13 @@ TEST_F(VerifyCtl, ARepairIsShownThenHandedToThePublisherAndAudited) {
   EXPECT_THAT(shown.out, HasSubstr("1 ghosts stay: --delete-ghosts deletes them"));
   EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM lockstep.backfills"), 0);
 
+  const auto foreign = world_.Ctl("repair --delete-ghosts " + Both());
+  EXPECT_EQ(foreign.status, 1);
+  EXPECT_THAT(foreign.out, HasSubstr("rm.items: 1 rows to send again, 0 ghosts to delete"));
+  EXPECT_THAT(foreign.out, HasSubstr("1 ghosts stay: rm.items has no `aggregate` column"));
   EXPECT_THAT(world_.Ctl("repair --execute " + Both()).err, HasSubstr("--reason"));
   const auto begun = world_.Ctl(
-      "repair --execute --delete-ghosts --no-wait --yes --json --reason "
+      "repair --execute --delete-ghosts --whole-table --no-wait --yes --json --reason "
       "'ticket 7' " +
       Both());
   EXPECT_EQ(begun.status, 0) << begun.err;
@@ -151,6 +156,51 @@ TEST_F(VerifyCtl, ARepairIsShownThenHandedToThePublisherAndAudited) {
             1);
   // The read model is as it was: only the runner writes it.
   EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE id IN ('b', 'd')"), 1);
+}
+
+TEST_F(VerifyCtl, WhatAFileSaysIsLookedAtAgainBeforeItIsRepaired) {
+  world_.database.Run(
+      "DELETE FROM rm.items WHERE id = 'b'; INSERT INTO rm.items VALUES ('d', 7);"
+      "UPDATE rm.items SET a = 'spoilt' WHERE id = 'c'");
+  const auto found = world_.Ctl("verify --json " + Both("--deep"));
+  ASSERT_EQ(Found(found.out), "confirmed, missing b, content c, ghost d") << found.err;
+  const auto as_found = nlohmann::json::parse(found.out);
+  const auto repair = [&](const nlohmann::json& file, const std::string& more) {
+    std::ofstream(File("found.json")) << file.dump();
+    return world_.Ctl("repair --delete-ghosts --whole-table --from " + File("found.json") + " " +
+                      Both(more));
+  };
+  auto other = as_found;
+  other["group"] = "another";
+  auto refused = repair(other, "--deep");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("of backfill items and group another"));
+  other = as_found;
+  other["tables"][0]["more"] = 3;
+  EXPECT_THAT(repair(other, "--deep").err, HasSubstr("leaves out 3 differences"));
+  EXPECT_THAT(repair(as_found, "").err, HasSubstr("give --deep"));
+  EXPECT_THAT(repair(as_found, "--deep").out,
+              HasSubstr("rm.items: 2 rows to send again, 1 ghosts to delete"));
+
+  // What was true then is not true for ever.
+  source_.Run("INSERT INTO shop.items VALUES ('d', 7, NULL)");
+  world_.database.Run("INSERT INTO rm.items VALUES ('b', 1)");
+  const auto later = repair(as_found, "--deep");
+  EXPECT_THAT(later.out, HasSubstr("0 ghosts to delete")) << later.err;
+}
+
+TEST_F(VerifyCtl, NeitherSideCanBeWritten) {
+  source_.Run(
+      "CREATE TABLE shop.touched (n int); CREATE FUNCTION shop.touch() RETURNS bool VOLATILE "
+      "LANGUAGE sql AS 'INSERT INTO shop.touched VALUES (1) RETURNING true'");
+  std::string query = kItems;
+  const std::string table = "table: shop.items";
+  query.replace(query.find(table), table.size(),
+                "query: \"SELECT * FROM shop.items WHERE shop.touch()\"");
+  std::ofstream(File("items.yaml")) << query;
+  const auto refused = world_.Ctl("verify " + Both());
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("read-only transaction"));
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ absl::StatusOr<std::string> ConnectionString(const ConnectionOptions& options) {
 std::string SessionSettings(const ConnectionOptions& options) {
   return fmt::format(
       "SET search_path = pg_catalog, pg_temp; {}SET client_encoding = 'UTF8'; SET DateStyle = ISO; "
+      "SET IntervalStyle = postgres; SET extra_float_digits = 1; "
       "SET TimeZone = 'UTC'; SET bytea_output = hex; SET client_min_messages = warning; "
       "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; "
       "SET statement_timeout = {}; SET lock_timeout = 0; "

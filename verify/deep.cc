@@ -16,13 +16,15 @@ namespace lockstep::verify {
 namespace {
 
 // {different}: an array of the names of columns that differ, NULLs between; {given}: $n of what the
-// source's rows become.
+// source's rows become. No array: the versions differ.
 constexpr std::string_view kDifferent = R"(
-SELECT n, v, array_to_string(different, E'\x01') AS columns
-  FROM (SELECT w.n, w.v, array_remove(ARRAY[{different}]::text[], NULL) AS different
+SELECT n, v, there, array_to_string(different, E'\x01') AS columns
+  FROM (SELECT w.n, w.v, t.v AS there,
+               CASE WHEN t.v = w.v THEN array_remove(ARRAY[{different}]::text[], NULL) END
+                 AS different
           FROM unnest({given}) WITH ORDINALITY AS w ({names}, n)
-          JOIN {rows} AS t ON {matched} AND t.v = w.v) AS d
- WHERE cardinality(different) > 0
+          LEFT JOIN {rows} AS t ON {matched}) AS d
+ WHERE different IS NULL OR cardinality(different) > 0
  ORDER BY n)";
 
 constexpr std::string_view kBytes = R"(
@@ -200,9 +202,9 @@ absl::Status DeepCompare::Compare(const postgres::Result& rows, std::vector<Diff
     Difference one{.kind = DifferenceKind::kContent,
                    .key = keys[static_cast<size_t>(row.Int("n") - 1)],
                    .source_version = row.Int("v"),
-                   .replica_version = row.Int("v")};
-    const std::string columns = row.String("columns");
-    for (size_t at = 0; at <= columns.size();) {
+                   .replica_version = row.OptionalInt("there")};
+    const std::string columns = row.OptionalText("columns").value_or("");
+    for (size_t at = 0; !columns.empty() && at <= columns.size();) {
       const size_t end = std::min(columns.find('\x01', at), columns.size());
       one.columns.push_back(columns.substr(at, end - at));
       at = end + 1;

@@ -25,7 +25,8 @@ class DeepCompare {
       const VerifyTable& table, VerifySide& source, VerifySide& replica);
   ~DeepCompare();
 
-  // Appends rows of the same version that hold other values.
+  // Appends rows of the same version that hold other values, and those that the replica has in
+  // another version or not at all: their versions differ, their columns are empty.
   absl::Status InRange(const KeyRange& range, std::vector<Difference>* found);
   absl::Status OfKeys(const std::vector<RowKey>& keys, std::vector<Difference>* found);
 

@@ -6,11 +6,10 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "verify/exchange_file.h"
 
 namespace lockstep::verify {
 namespace {
-
-using FileJson = nlohmann::ordered_json;
 
 constexpr int kFileVersion = 1;
 constexpr int64_t kMostRanges = 4'096;
@@ -18,41 +17,16 @@ constexpr int64_t kKeysPerRange = 10'000;
 constexpr int64_t kMostKeys = 200'000;  // in one file
 constexpr size_t kRangesAtOnce = 16;
 
-FileJson BoundJson(const std::optional<RowKey>& key) {
-  return key ? FileJson(*key) : FileJson(nullptr);
-}
-
-FileJson RangeJson(const KeyRange& range) {
-  return {{"from", BoundJson(range.from)}, {"below", BoundJson(range.below)}};
-}
-
-FileJson SummaryJson(const KeyRange& range, const VerifySide::Summary& summary) {
-  FileJson json = RangeJson(range);
-  json["count"] = summary.count;
-  json["hash"] = summary.hash;
-  return json;
-}
-
-FileJson RowsJson(const std::map<RowKey, int64_t>& rows) {
-  FileJson json = FileJson::array();
-  for (const auto& [key, version] : rows) json.push_back({key, version});
-  return json;
-}
-
-std::string Text(const FileJson& json) {
-  return json.dump(-1, ' ', false, FileJson::error_handler_t::replace);
-}
-
 void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write) {
   FileJson types = FileJson::array();
   for (const KeyType& type : header.types) types.push_back(type.sql);
-  write(Text({{"lockstep_verify", kFileVersion},
-              {"side", "source"},
-              {"backfill", header.backfill},
-              {"projection", header.projection},
-              {"types", types},
-              {"keys", keys},
-              {"at", FormatTimestamp(Clock::System().Now())}}));
+  write(FileText({{"lockstep_verify", kFileVersion},
+                  {"side", "source"},
+                  {"backfill", header.backfill},
+                  {"projection", header.projection},
+                  {"types", types},
+                  {"keys", keys},
+                  {"at", FormatTimestamp(Clock::System().Now())}}));
 }
 
 // The parts of a range by these bounds.
@@ -63,63 +37,12 @@ std::vector<KeyRange> PartsOf(const KeyRange& range, const std::vector<RowKey>& 
 }
 
 absl::Status WriteParts(VerifySide& side, const KeyRange& range, int64_t step,
-                        const WriteLine& write) {
+                        CountedWriter& write) {
   ASSIGN_OR_RETURN(const auto bounds, side.Split(range, step));
   ASSIGN_OR_RETURN(const auto summaries, side.Summarize(range, bounds));
   const std::vector<KeyRange> parts = PartsOf(range, bounds);
-  for (size_t i = 0; i < parts.size(); ++i) write(Text(SummaryJson(parts[i], summaries[i])));
+  for (size_t i = 0; i < parts.size(); ++i) write.Add(SummaryJson(parts[i], summaries[i]));
   return absl::OkStatus();
-}
-
-// A line of a file. What is not there, or is of another kind, is a sentence.
-struct FileLine {
-  KeyRange range;
-  VerifySide::Summary summary;
-  std::optional<std::map<RowKey, int64_t>> keys;
-  std::map<RowKey, int64_t> seen;  // at the other side, before the file was made
-};
-
-absl::StatusOr<FileJson> ParseLine(const std::string& text, int64_t number) {
-  FileJson json = FileJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object()) return json;
-  return InvalidArgument("line {} of the file is no JSON object: was it cut off?", number);
-}
-
-absl::StatusOr<FileLine> ReadLine(const FileJson& json, size_t columns, int64_t number) {
-  FileLine line;
-  try {
-    const auto key = [&](const FileJson& value) {
-      RowKey read = value.get<RowKey>();
-      if (read.size() != columns)
-        throw std::invalid_argument("a key has another number of columns");
-      return read;
-    };
-    if (!json.at("from").is_null()) line.range.from = key(json.at("from"));
-    if (!json.at("below").is_null()) line.range.below = key(json.at("below"));
-    if (json.contains("count")) {
-      line.summary = {json.at("count").get<int64_t>(), json.at("hash").get<int64_t>()};
-    }
-    const auto rows = [&](const FileJson& list, std::map<RowKey, int64_t>* into) {
-      for (const FileJson& row : list) into->emplace(key(row.at(0)), row.at(1).get<int64_t>());
-    };
-    if (json.contains("keys")) rows(json.at("keys"), &line.keys.emplace());
-    if (json.contains("seen")) rows(json.at("seen"), &line.seen);
-  } catch (const std::exception& error) {
-    return InvalidArgument("line {} of the file is no range: {}", number, error.what());
-  }
-  return line;
-}
-
-// The next line of a file, or nothing at its end.
-absl::StatusOr<std::optional<FileJson>> NextLine(std::istream& from, int64_t* number) {
-  std::string text;
-  while (std::getline(from, text)) {
-    ++*number;
-    if (text.empty()) continue;
-    ASSIGN_OR_RETURN(FileJson json, ParseLine(text, *number));
-    return std::optional(std::move(json));
-  }
-  return std::optional<FileJson>();
 }
 
 absl::StatusOr<std::vector<KeyType>> ReadHeader(const FileJson& json, const VerifyTable& table,
@@ -181,6 +104,10 @@ class FileComparer {
         found_.ranges.push_back({lines_[i].range});
         continue;
       }
+      if (here[i].count > 2 * kKeysPerRange) {
+        RETURN_IF_ERROR(AskInParts(lines_[i].range, here[i].count));
+        continue;
+      }
       ASSIGN_OR_RETURN(const auto rows, side_.List(lines_[i].range));
       Compare(lines_[i], rows);
     }
@@ -192,6 +119,14 @@ class FileComparer {
   std::map<RowKey, int64_t> wanted;
 
  private:
+  // Too many rows here to be listed: the other side is asked for smaller ranges.
+  absl::Status AskInParts(const KeyRange& range, int64_t rows) {
+    ASSIGN_OR_RETURN(const auto bounds,
+                     side_.Split(range, std::max(kKeysPerRange, rows / kMostRanges)));
+    for (const KeyRange& part : PartsOf(range, bounds)) found_.ranges.push_back({part});
+    return absl::OkStatus();
+  }
+
   void Compare(const FileLine& line, const std::map<RowKey, int64_t>& here) {
     AskedRange open{line.range};
     for (const auto& [key, version] : *line.keys) {
@@ -231,19 +166,23 @@ class FileComparer {
 absl::Status ExportRanges(VerifySide& side, const ExchangeHeader& header, const WriteLine& write) {
   ASSIGN_OR_RETURN(const int64_t rows, side.Count());
   WriteHeader(header, /*keys=*/false, write);
-  return WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges),
-                    write);
+  CountedWriter lines(write);
+  RETURN_IF_ERROR(
+      WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges), lines));
+  lines.End();
+  return absl::OkStatus();
 }
 
 absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
                         const std::vector<AskedRange>& ranges, const WriteLine& write) {
   WriteHeader(header, /*keys=*/true, write);
+  CountedWriter lines(write);
   int64_t listed = 0;
   for (const auto& [range, seen] : ranges) {
     ASSIGN_OR_RETURN(const auto summary, side.Summarize(range, {}));
     const int64_t count = summary[0].count;
     if (count > 2 * kKeysPerRange) {
-      RETURN_IF_ERROR(WriteParts(side, range, std::max(kKeysPerRange, count / kMostRanges), write));
+      RETURN_IF_ERROR(WriteParts(side, range, std::max(kKeysPerRange, count / kMostRanges), lines));
       continue;
     }
     FileJson json = SummaryJson(range, summary[0]);
@@ -253,8 +192,9 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
       json["keys"] = RowsJson(rows);
       json["seen"] = RowsJson(seen);
     }
-    write(Text(json));
+    lines.Add(json);
   }
+  lines.End();
   return absl::OkStatus();
 }
 
@@ -263,19 +203,19 @@ std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {
   for (const auto& [range, seen] : ranges) {
     FileJson json = RangeJson(range);
     json["seen"] = RowsJson(seen);
-    lines.push_back(Text(json));
+    lines.push_back(FileText(json));
   }
+  lines.push_back(EndText(static_cast<int64_t>(ranges.size()), 0));
   return lines;
 }
 
 absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t columns) {
   std::vector<AskedRange> ranges;
-  int64_t number = 0;
+  FileLines lines(from);
   while (true) {
-    ASSIGN_OR_RETURN(const auto json, NextLine(from, &number));
-    if (!json) return ranges;
-    ASSIGN_OR_RETURN(auto line, ReadLine(*json, columns, number));
-    ranges.push_back({line.range, std::move(line.seen)});
+    ASSIGN_OR_RETURN(auto line, lines.Range(columns));
+    if (!line) return ranges;
+    ranges.push_back({line->range, std::move(line->seen)});
   }
 }
 
@@ -284,8 +224,8 @@ absl::StatusOr<FileComparison> CompareWithFile(
     postgres::Connection& replica,
     const std::function<absl::Status(const std::stop_token& stop)>& passed,
     const std::stop_token& stop) {
-  int64_t number = 0;
-  ASSIGN_OR_RETURN(const auto first, NextLine(from, &number));
+  FileLines lines(from);
+  ASSIGN_OR_RETURN(const auto first, lines.Header());
   if (!first) return InvalidArgument("the file is empty");
   ASSIGN_OR_RETURN(const auto types, ReadHeader(*first, table, backfill));
   VerifySide side(replica, table.replica, types);
@@ -294,17 +234,11 @@ absl::StatusOr<FileComparison> CompareWithFile(
   const absl::Status passing = passed(stop);
   if (!passing.ok()) found.result.unconfirmed = MessageOf(passing);
   FileComparer comparer(side, found);
-  bool whole = false;
   while (true) {
     if (stop.stop_requested()) return absl::CancelledError("stopped before all was compared");
-    ASSIGN_OR_RETURN(const auto json, NextLine(from, &number));
-    if (!json) break;
-    ASSIGN_OR_RETURN(FileLine line, ReadLine(*json, types.size(), number));
-    whole = !line.range.below;
-    RETURN_IF_ERROR(comparer.Add(std::move(line)));
-  }
-  if (!whole && !first->value("keys", false)) {
-    return InvalidArgument("the file ends before its last range: it was cut off");
+    ASSIGN_OR_RETURN(auto line, lines.Range(types.size()));
+    if (!line) break;
+    RETURN_IF_ERROR(comparer.Add(*std::move(line)));
   }
   RETURN_IF_ERROR(comparer.Flush());
   for (const auto& [key, version] : comparer.wanted) {

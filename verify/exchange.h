@@ -16,7 +16,7 @@
 // A comparison without the source's database at hand: a file of ranges with count and hash, made
 // there, is compared here; a second one has the keys of the ranges that differ. JSON, a line each:
 // a header {"lockstep_verify": 1, …}, then {"from", "below", "count", "hash"} and, in the second
-// file, {…, "keys": [[key, version], …]}. docs/replicas.md.
+// file, {…, "keys": [[key, version], …]}, and {"end": true, "lines", "rows"} last. docs/verify.md.
 namespace lockstep::verify {
 
 // A range whose keys the other side is asked for, with the rows that were seen here and not in the

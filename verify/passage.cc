@@ -53,7 +53,10 @@ absl::Status Passage::AwaitApplied(SteadyTime deadline, const std::stop_token& s
     if (through && *through >= *since) return absl::OkStatus();
     if (Rest(deadline, stop)) continue;
     if (!through) {
-      return FailedPrecondition("no runner of group {} is working, so it can't catch up", group_);
+      return FailedPrecondition(
+          "no runner of group {} is working, or one is not connected to Pub/Sub, so it can't be "
+          "told whether the group has caught up; `lockstepctl lag` shows them",
+          group_);
     }
     return FailedPrecondition(
         "group {} has not caught up within {}: `lockstepctl lag` shows what it is at", group_,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "envelope/event.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 
@@ -28,7 +29,7 @@ const Handler* HandlerOf(const projections::Route& route, int schema_version) {
 absl::StatusOr<KeySource> SourceOf(const std::string& column, const ValueSource& value,
                                    const Declaration& declaration, std::string* expression) {
   KeySource key{.column = column};
-  std::string constant;
+  std::string& constant = key.constant;
   switch (value.kind) {
     case ValueSource::Kind::kField: {
       key.field = value.text;
@@ -88,6 +89,34 @@ bool IsState(const ValueSource& value) {
   return true;
 }
 
+// Whether a row's aggregate, a text like video/1 or video@acme/1, is of that type.
+std::string IsOfType(const std::string& column, const std::string& type) {
+  envelope::Aggregate any;
+  any.type = type;
+  std::string prefix = envelope::AggregateKey(any);
+  prefix.pop_back();
+  return fmt::format("(starts_with({0}, {1}) OR starts_with({0}, {2}))", ColumnOf(column),
+                     postgres::QuoteLiteral(prefix + "/"), postgres::QuoteLiteral(prefix + "@"));
+}
+
+// Events besides the declaration's that make or change rows of the table.
+std::vector<std::string> OtherEvents(const Declaration& declaration,
+                                     const projections::GroupPlan& group, uint32_t table) {
+  std::vector<std::string> others;
+  for (const auto& [event, mapping] : group.mappings.events) {
+    const bool writes = std::ranges::any_of(mapping.routes, [&](const projections::Route& route) {
+      return route.table == table &&
+             std::ranges::any_of(route.handlers, [](const Handler& handler) {
+               return handler.operation != projections::Operation::kIgnore &&
+                      handler.operation != projections::Operation::kDelete;
+             });
+    });
+    if (writes && event != declaration.event_type) others.push_back(event);
+  }
+  std::ranges::sort(others);
+  return others;
+}
+
 absl::StatusOr<VerifyTable> PlanTable(const Declaration& declaration,
                                       const projections::Table& table, uint32_t index,
                                       const Handler& handler) {
@@ -107,19 +136,29 @@ absl::StatusOr<VerifyTable> PlanTable(const Declaration& declaration,
                       .replica = {.what = fmt::format("the replica {}", table.name.ToString()),
                                   .from = table.name.Quoted(),
                                   .version = ColumnOf(table.version)}};
+  std::vector<std::string> where;
+  if (!table.deleted_at.empty()) where.push_back(ColumnOf(table.deleted_at) + " IS NULL");
   for (size_t i = 0; i < table.key.size(); ++i) {
     auto key = SourceOf(table.key[i].name, handler.key[i], declaration,
                         &planned.source.keys.emplace_back());
     if (!key.ok()) {
       return FailedPrecondition("projection {}: {}", table.projection, MessageOf(key.status()));
     }
-    planned.keys.push_back(*std::move(key));
     planned.replica.keys.push_back(ColumnOf(table.key[i].name));
+    if (key->source_column.empty()) {
+      where.push_back(fmt::format("{} = {}", planned.replica.keys.back(),
+                                  postgres::QuoteLiteral(key->constant)));
+    }
+    planned.keys.push_back(*std::move(key));
   }
+  if (!table.aggregate.empty()) {
+    planned.owned = IsOfType(table.aggregate, declaration.aggregate_type);
+    where.push_back(fmt::format("({} IS NULL OR {})", ColumnOf(table.aggregate), planned.owned));
+  }
+  planned.replica.where = fmt::format("{}", fmt::join(where, " AND "));
   for (const auto& [place, value] : handler.set) {
     if (IsState(value)) planned.values.push_back(place);
   }
-  if (!table.deleted_at.empty()) planned.replica.where = ColumnOf(table.deleted_at) + " IS NULL";
   return planned;
 }
 
@@ -152,6 +191,7 @@ absl::StatusOr<std::vector<VerifyTable>> PlanVerify(const Declaration& declarati
       }
       ASSIGN_OR_RETURN(planned.emplace_back(),
                        PlanTable(declaration, table, route.table, *handler));
+      planned.back().other_events = OtherEvents(declaration, group, route.table);
     }
   }
   if (planned.empty()) {

@@ -15,6 +15,7 @@ struct KeySource {
   std::string column;         // of the replica
   std::string field;          // of the payload; empty = an attribute or a constant
   std::string source_column;  // empty = a constant
+  std::string constant;
 };
 
 // A table of a group and the source that it replicates, as SQL.
@@ -24,7 +25,13 @@ struct VerifyTable {
   uint32_t index = 0;  // among the group's tables
   std::vector<KeySource> keys;
   SideRows source;
+  // Rows that hold other constants in their key, or whose aggregate is of another type, are none
+  // of this source's.
   SideRows replica;
+  // The condition that a row of the replica is one of this source's type; empty where no column
+  // says so. Rows from before there was such a column don't fulfil it.
+  std::string owned;
+  std::vector<std::string> other_events;  // that write to the table too
   // Value columns that the event sets and that a deep comparison compares: their places among the
   // table's. Not those that say when, or by which event, a row was written.
   std::vector<uint32_t> values;

@@ -84,6 +84,8 @@ SELECT 't' || g % 3, md5(g::text)::uuid, 1 + g % 4, nullif('title ' || g, 'title
        now(), 'e', 'n', NULL
   FROM generate_series(1, 300) g)";
 
+constexpr char kNoUuid[] = "00000000-0000-0000-0000-000000000000";
+
 // Key texts of a row of both.
 std::string Where(int g) { return fmt::format("video = md5('{}')::uuid", g); }
 
@@ -227,6 +229,39 @@ TEST_F(VerifyPlanTest, ValuesThatArriveBeforeTheSecondLookAreNoDifference) {
   EXPECT_THAT(Deep(), IsEmpty());
 }
 
+TEST_F(VerifyPlanTest, ARowWhoseVersionMovesIsComparedOnceTheVersionsAgree) {
+  MakeTables();
+  replica_.Run("UPDATE rm.videos SET title = 'spoilt' WHERE " + Where(5));
+  passed_ = [&] {
+    source_.Run("UPDATE catalog.videos SET version = 9 WHERE video_id = md5('5')::uuid");
+    passed_ = [&] {
+      replica_.Run("UPDATE rm.videos SET version = 9 WHERE " + Where(5));
+      return absl::OkStatus();
+    };
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Deep(), ElementsAre("content e4da3b7f title"));
+}
+
+TEST_F(VerifyPlanTest, RowsOfAnotherVersionAreSaidNotToHaveBeenCompared) {
+  MakeTables();
+  replica_.Run("UPDATE rm.videos SET version = 0 WHERE " + Where(5) +
+               "; DELETE FROM rm.videos WHERE " + Where(4));
+  const VerifyTable table = Plan()->front();
+  const auto types = ReadKeyTypes(*at_replica_, table.replica);
+  VerifySide source(*at_source_, table.source, *types);
+  VerifySide replica(*at_replica_, table.replica, *types);
+  const auto deep = DeepCompare::Make(declaration_, *group_.projector, table, source, replica);
+  ASSERT_TRUE(deep.ok()) << deep.status();
+  std::vector<Difference> found;
+  ASSERT_TRUE((*deep)->InRange({}, &found).ok());
+  ASSERT_THAT(found, SizeIs(2));
+  for (const Difference& one : found) {
+    EXPECT_NE(one.source_version, one.replica_version);
+    EXPECT_THAT(one.columns, IsEmpty());
+  }
+}
+
 TEST_F(VerifyPlanTest, ARepairNamesTheSourcesKeysAndAGhostsAggregate) {
   MakeTables();
   replica_.Run("DELETE FROM rm.videos WHERE " + Where(4) +
@@ -236,8 +271,10 @@ TEST_F(VerifyPlanTest, ARepairNamesTheSourcesKeysAndAGhostsAggregate) {
   Deep();
   ASSERT_THAT(differences_, SizeIs(4));
   const VerifyTable table = Plan()->front();
-  VerifySide source(*at_source_, table.source, *ReadKeyTypes(*at_replica_, table.replica));
-  auto plan = PlanRepair(declaration_, table, source, differences_, /*delete_ghosts=*/false);
+  const auto types = ReadKeyTypes(*at_replica_, table.replica);
+  VerifySide source(*at_source_, table.source, *types);
+  VerifySide replica(*at_replica_, table.replica, *types);
+  auto plan = PlanRepair(declaration_, table, source, replica, differences_, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(plan->keys, ::testing::UnorderedElementsAre(
                               ElementsAre("t1", "a87ff679-a2f3-e71d-9181-a67b7542122c"),
@@ -245,7 +282,9 @@ TEST_F(VerifyPlanTest, ARepairNamesTheSourcesKeysAndAGhostsAggregate) {
   EXPECT_THAT(plan->ghosts, IsEmpty());
   EXPECT_EQ(plan->ghosts_left, 1);
   EXPECT_EQ(plan->ahead, 1);
-  plan = PlanRepair(declaration_, table, source, differences_, /*delete_ghosts=*/true);
+  plan = PlanRepair(declaration_, table, source, replica, differences_,
+                    {.remove = true, .whole_table = true});
+  ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_THAT(plan->ghosts, SizeIs(1));
   const publisher::Ghost& ghost = plan->ghosts.front();
   EXPECT_EQ(ghost.aggregate_id, "d3d94468-02a4-4259-755d-38e6d163e820");
@@ -283,6 +322,23 @@ TEST_F(VerifyPlanTest, AFileTellsWhichRangesDifferASecondOneWhichRows) {
   EXPECT_THAT(found, ::testing::UnorderedElementsAre("missing", "behind", "ghost"));
 }
 
+TEST_F(VerifyPlanTest, ARangeOfManyRowsIsNotListedButAskedForInParts) {
+  MakeTables();
+  replica_.Run(
+      "INSERT INTO rm.videos (owner, video, version) SELECT 't9', md5('x' || g)::uuid, 1 FROM "
+      "generate_series(1, 25000) g");
+  const auto first = CompareFile(Export());
+  ASSERT_THAT(first->ranges, SizeIs(1));
+  const auto second = CompareFile(Export(&first->ranges));
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_THAT(second->ranges, SizeIs(3));
+  EXPECT_THAT(second->ranges[0].seen, IsEmpty());
+  EXPECT_EQ(second->ranges[0].range.below, second->ranges[1].range.from);
+  const auto third = CompareFile(Export(&second->ranges));
+  ASSERT_THAT(third->ranges, SizeIs(3));
+  EXPECT_GT(third->ranges[0].seen.size() + third->ranges[1].seen.size(), 10000u);
+}
+
 TEST_F(VerifyPlanTest, AFileThatWasCutOffOrIsOfSomethingElseIsRefused) {
   MakeTables();
   const std::string text = Export();
@@ -292,6 +348,17 @@ TEST_F(VerifyPlanTest, AFileThatWasCutOffOrIsOfSomethingElseIsRefused) {
   EXPECT_THAT(error(""), HasSubstr("the file is empty"));
   EXPECT_THAT(error(text.substr(0, text.size() - 10)), HasSubstr("was it cut off?"));
   EXPECT_THAT(error(text.substr(0, text.find('\n') + 1)), HasSubstr("it was cut off"));
+  const std::vector<AskedRange> both = {{{std::nullopt, RowKey{"t1", kNoUuid}}, {}},
+                                        {{RowKey{"t1", kNoUuid}, std::nullopt}, {}}};
+  const std::string keys = Export(&both);
+  EXPECT_TRUE(CompareFile(keys).ok()) << CompareFile(keys).status();
+  const size_t second = keys.find('\n', keys.find('\n') + 1) + 1;  // header and one range
+  EXPECT_THAT(error(keys.substr(0, second)), HasSubstr("it was cut off"));
+  EXPECT_THAT(error(keys.substr(0, second) + keys.substr(keys.rfind("{\"end\""))),
+              HasSubstr("but its end says"));
+  EXPECT_THAT(error(keys + "{}\n"), HasSubstr("goes on after its end"));
+  std::istringstream asked(RangeLines(both)[0] + "\n");
+  EXPECT_THAT(std::string(ReadRanges(asked, 2).status().message()), HasSubstr("it was cut off"));
   EXPECT_THAT(error("{}\n"), HasSubstr("none that this version"));
   std::string other = text;
   other.replace(other.find("\"videos\""), 8, "\"movies\"");

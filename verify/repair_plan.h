@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,6 +17,12 @@ namespace lockstep::verify {
 struct RepairPlan {
   std::vector<publisher::KeyTexts> keys;  // of the source: missing, behind, other content
   std::vector<publisher::Ghost> ghosts;
+  // Ghosts that a message that says so can't take away, or not without harm to other rows.
+  struct Kept {
+    RowKey key;
+    std::string why;
+  };
+  std::vector<Kept> kept;
   int64_t ghosts_left = 0;  // that were not asked for
   int64_t ahead = 0;        // the source holds less than the replica: a snapshot would not replace
   int64_t gone = 0;         // the source has them no longer
@@ -23,10 +30,20 @@ struct RepairPlan {
   bool empty() const { return keys.empty() && ghosts.empty(); }
 };
 
+struct GhostOptions {
+  bool remove = false;  // else they are counted
+  // The operator says that the table holds rows of this source alone. Without, only rows whose
+  // aggregate is of the source's type are taken away.
+  bool whole_table = false;
+  // The differences are all that there are: no key moved, none was only counted.
+  bool complete = true;
+};
+
 // Fails with a sentence when a ghost's aggregate can't be told from the replica's key.
 absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
                                       const VerifyTable& table, VerifySide& source,
+                                      VerifySide& replica,
                                       const std::vector<Difference>& differences,
-                                      bool delete_ghosts);
+                                      const GhostOptions& options);
 
 }  // namespace lockstep::verify

@@ -49,6 +49,8 @@ SELECT {named_texts}, t.* FROM {rows} AS t WHERE {range})";
 constexpr std::string_view kFind = R"(
 SELECT {named_texts}, t.* FROM {wanted} AS w JOIN {rows} AS t ON {matched})";
 
+constexpr std::string_view kSpelt = "SELECT {named_texts} FROM {wanted} AS t ORDER BY t.n";
+
 std::string Join(const std::vector<std::string>& parts, std::string_view separator = ", ") {
   return fmt::format("{}", fmt::join(parts, separator));
 }
@@ -262,6 +264,13 @@ absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range
     if (!fresh) return Twice(at->first);
   }
   return rows;
+}
+
+absl::StatusOr<std::vector<RowKey>> VerifySide::Spelt(const std::vector<RowKey>& keys) {
+  ASSIGN_OR_RETURN(const auto answer, Ask(Sql(kSpelt), Wanted(keys)));
+  std::vector<RowKey> spelt;
+  for (const postgres::Row row : answer) spelt.push_back(KeyOf(row));
+  return spelt;
 }
 
 absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::Find(const std::vector<RowKey>& keys) {

@@ -79,6 +79,9 @@ class VerifySide {
   // Those of the keys that are there, with their versions.
   absl::StatusOr<std::map<RowKey, int64_t>> Find(const std::vector<RowKey>& keys);
 
+  // The keys as this side spells them.
+  absl::StatusOr<std::vector<RowKey>> Spelt(const std::vector<RowKey>& keys);
+
   const SideRows& rows() const { return rows_; }
   const std::vector<KeyType>& types() const { return types_; }
   postgres::Connection& connection() { return connection_; }

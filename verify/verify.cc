@@ -1,6 +1,9 @@
 #include "verify/verify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 #include "platform/status.h"
 
@@ -42,14 +45,12 @@ absl::StatusOr<VerifyResult> Verify::Run(const std::stop_token& stop) {
 absl::StatusOr<VerifyResult> Verify::RunKeys(const std::vector<RowKey>& keys,
                                              const std::stop_token& stop) {
   stop_ = stop;
-  for (const RowKey& key : keys) Note(key, {});
-  result_.first_look = 0;
   // What stands at the source now is what the replica must have.
   for (size_t i = 0; i < keys.size(); i += kKeysAtOnce) {
     const std::vector<RowKey> page(keys.begin() + i,
                                    keys.begin() + std::min(i + kKeysAtOnce, keys.size()));
-    ASSIGN_OR_RETURN(const auto source, parts_.source.Find(page));
     ASSIGN_OR_RETURN(const auto replica, parts_.replica.Find(page));
+    ASSIGN_OR_RETURN(const auto source, parts_.source.Find(page));
     for (const RowKey& key : page) {
       candidates_[key] = {VersionIn(source, key), VersionIn(replica, key),
                           parts_.deep_keys != nullptr};
@@ -108,9 +109,11 @@ absl::Status Verify::Compare(const KeyRange& range, int64_t source_rows, int64_t
   return absl::OkStatus();
 }
 
+// The replica first: a row that it holds and the source, read later, does not, was deleted there
+// before the passage begins, or never was.
 absl::Status Verify::CompareKeys(const KeyRange& range) {
-  ASSIGN_OR_RETURN(const auto source, parts_.source.List(range));
   ASSIGN_OR_RETURN(const auto replica, parts_.replica.List(range));
+  ASSIGN_OR_RETURN(const auto source, parts_.source.List(range));
   for (const auto& [key, version] : source) {
     const auto there = VersionIn(replica, key);
     if (there != version) Note(key, {version, there});
@@ -128,6 +131,10 @@ absl::Status Verify::CompareKeys(const KeyRange& range) {
 }
 
 void Verify::Note(const RowKey& key, Candidate candidate) {
+  if (const auto known = candidates_.find(key); known != candidates_.end()) {
+    known->second.content |= candidate.content;
+    return;
+  }
   ++result_.first_look;
   if (static_cast<int64_t>(candidates_.size()) >= options_.most) {
     ++result_.more;
@@ -151,6 +158,12 @@ absl::Status Verify::LookAgain() {
   }
   result_.moving = static_cast<int64_t>(candidates_.size());
   candidates_.clear();
+  if (result_.more > 0 && result_.differences.empty() && result_.unconfirmed.empty()) {
+    result_.unconfirmed = fmt::format(
+        "more rows differed at the first look than are looked at again, and none of the {} that "
+        "were looked at still does; compare again",
+        options_.most);
+  }
   std::ranges::sort(result_.differences, {}, &Difference::key);
   return absl::OkStatus();
 }
@@ -165,6 +178,7 @@ absl::Status Verify::LookAt(const std::vector<RowKey>& keys) {
     const auto in_replica = VersionIn(replica, key);
     const auto in_source = VersionIn(source, key);
     if (candidate.content && in_source == in_replica && in_source) {
+      candidate = {in_source, in_replica, true};
       same.push_back(key);
     } else if (Decide(key, candidate, in_replica, in_source)) {
       candidates_.erase(key);
@@ -173,8 +187,15 @@ absl::Status Verify::LookAt(const std::vector<RowKey>& keys) {
   if (same.empty()) return absl::OkStatus();
   std::vector<Difference> found;
   RETURN_IF_ERROR(parts_.deep_keys(same, &found));
-  for (Difference& one : found) result_.differences.push_back(std::move(one));
-  for (const RowKey& key : same) candidates_.erase(key);
+  std::set<RowKey> decided(same.begin(), same.end());
+  for (Difference& one : found) {
+    if (one.source_version == one.replica_version) {
+      result_.differences.push_back(std::move(one));
+    } else {
+      decided.erase(one.key);  // moved since: its values were not compared
+    }
+  }
+  for (const RowKey& key : decided) candidates_.erase(key);
   return absl::OkStatus();
 }
 
@@ -188,7 +209,10 @@ bool Verify::Decide(const RowKey& key, Candidate& candidate, std::optional<int64
   }
   if (replica == source) return true;
   if (before.source && source) {
-    if (replica && *replica >= *before.source) return true;  // it has what there was; more comes
+    // It has what there was, and more comes. Its values are compared once the versions agree.
+    if (replica && *replica >= *before.source) return !before.content;
+    // Deleted, which the replica has, and made anew, which it need not have yet.
+    if (!replica && *source != *before.source) return false;
     Found(replica ? DifferenceKind::kBehind : DifferenceKind::kMissing, key, source, replica);
     return true;
   }

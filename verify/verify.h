@@ -81,8 +81,9 @@ class Verify {
     // at the call; a failure says why that can't be told.
     std::function<absl::Status(const std::stop_token& stop)> passed;
     std::function<void(int64_t done, int64_t total)> progress;  // rows; may be empty
-    // A deep comparison of the source's rows in the range, after both sides agree on versions:
-    // appends kContent. Empty = none.
+    // A deep comparison of the source's rows in the range: appends kContent, of rows of the same
+    // version that hold other values; and of rows whose versions differ by then (the replica's may
+    // be none), which could not be compared. Empty = none.
     std::function<absl::Status(const KeyRange& range, std::vector<Difference>* found)> deep;
     // The same for given keys, for their second look.
     std::function<absl::Status(const std::vector<RowKey>& keys, std::vector<Difference>* found)>
@@ -103,7 +104,7 @@ class Verify {
   struct Candidate {
     std::optional<int64_t> source;
     std::optional<int64_t> replica;
-    bool content = false;  // same version, other values
+    bool content = false;  // its values may differ: they are compared once the versions agree
   };
 
   absl::Status Compare(const KeyRange& range, int64_t source_rows, int64_t replica_rows);

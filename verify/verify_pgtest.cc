@@ -46,7 +46,7 @@ class VerifyTest : public ::testing::Test {
     for (const std::string& key : keys) keys_.push_back("r.\"" + key + "\"");
   }
   SideRows Rows(const std::string& what, const std::string& where = "") const {
-    return {what, "\"public\".\"t\"", keys_, "r.\"version\"", where};
+    return {what, from_, keys_, "r.\"version\"", where};
   }
 
   absl::StatusOr<VerifyResult> Try() {
@@ -74,7 +74,7 @@ class VerifyTest : public ::testing::Test {
   testing::TestDatabase source_, replica_;
   std::unique_ptr<postgres::Connection> at_source_, at_replica_;
   std::vector<std::string> keys_ = {"r.\"id\""};
-  std::string where_;
+  std::string where_, from_ = "\"public\".\"t\"";
   VerifyOptions options_{.range_keys = 50};
   std::function<absl::Status()> passed_;
   int passes_ = 0;
@@ -265,6 +265,61 @@ TEST_F(VerifyTest, ARowThatComesAndGoesIsLookedAtAgainAndThenCalledMoving) {
   EXPECT_THAT(Lines(result), IsEmpty());
   EXPECT_EQ(result.moving, 1);
   EXPECT_EQ(passes_, 3);
+}
+
+// The replica has had the delete; that the row was made anew is under way.
+TEST_F(VerifyTest, ARowThatWasDeletedAndMadeAnewIsNotMissing) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  source_.Run("INSERT INTO public.t VALUES (1, 5)");
+  passed_ = [&] {
+    source_.Run("UPDATE public.t SET version = 7");
+    passed_ = [&] {
+      replica_.Run("INSERT INTO public.t VALUES (1, 7)");
+      return absl::OkStatus();
+    };
+    return absl::OkStatus();
+  };
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), IsEmpty());
+  EXPECT_EQ(result.moving, 0);
+  EXPECT_EQ(passes_, 2);
+}
+
+// Else a row that is made, replicated and deleted between the two would look like a ghost.
+TEST_F(VerifyTest, TheFirstLookReadsTheReplicaBeforeTheSource) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  OnBoth(
+      "CREATE TABLE public.looks (at timestamptz);"
+      "CREATE FUNCTION public.look() RETURNS bool VOLATILE LANGUAGE sql AS "
+      "'INSERT INTO public.looks VALUES (clock_timestamp()) RETURNING true'");
+  source_.Run("INSERT INTO public.t VALUES (1, 1)");
+  replica_.Run("INSERT INTO public.t VALUES (2, 1)");
+  from_ = "(SELECT * FROM public.t WHERE public.look())";
+  constexpr char kLast[] =
+      "SELECT (extract(epoch FROM max(at)) * 1000000)::bigint FROM public.looks";
+  int64_t source = 0, replica = 0;
+  passed_ = [&] {
+    source = source_.QueryInt(kLast);
+    replica = replica_.QueryInt(kLast);
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Lines(Run()), ElementsAre("missing 1 1 -", "ghost 2 - 1"));
+  EXPECT_GT(replica, 0);
+  EXPECT_GT(source, replica);
+}
+
+TEST_F(VerifyTest, WhatWasOnlyCountedIsNoDifferenceWhenAllThatWasLookedAtArrived) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  source_.Run("INSERT INTO public.t VALUES (1, 1), (2, 1), (3, 1)");
+  options_.most = 1;
+  passed_ = [&] {
+    replica_.Run("INSERT INTO public.t VALUES (1, 1), (2, 1), (3, 1)");
+    return absl::OkStatus();
+  };
+  const VerifyResult result = Run();
+  EXPECT_THAT(Lines(result), IsEmpty());
+  EXPECT_EQ(result.more, 2);
+  EXPECT_THAT(result.unconfirmed, HasSubstr("compare again"));
 }
 
 TEST_F(VerifyTest, WithoutAPositionDifferencesAreSaidToBeUnconfirmed) {

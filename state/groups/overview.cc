@@ -48,9 +48,12 @@ SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.que
    AND i.state <> 'halted'
  WHERE g.group_name = $1)";
 
-// An instance that halts or waits has no message in hand, and gets none.
+// An instance that halts or waits has no message in hand, and gets none. What one that is not
+// connected (yet) will be given first can't be told.
 constexpr std::string_view kThrough = R"(
-SELECT min(i.seen_at - make_interval(secs => coalesce(i.lag_ms, 0) / 1000.0)) AS through,
+SELECT CASE WHEN bool_and(i.state NOT IN ('starting', 'no stream', ''))
+            THEN min(i.seen_at - make_interval(secs => coalesce(i.lag_ms, 0) / 1000.0)) END
+         AS through,
        now() AS now
   FROM {state}.consumer_groups g
   JOIN {state}.instances i

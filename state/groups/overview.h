@@ -29,7 +29,7 @@ class Overview {
                                             const std::string& group, int64_t epoch) const;
 
   // One row: through, up to when everything that was delivered has been applied: the least over the
-  // instances that work, NULL when none does; and now, by the same clock.
+  // instances that work, NULL when none does or one is not connected; and now, by the same clock.
   absl::StatusOr<postgres::Result> Through(postgres::Connection& connection,
                                            const std::string& group) const;
 
