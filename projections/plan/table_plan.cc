@@ -108,12 +108,15 @@ SET version = excluded.version, first_version = excluded.first_version,
 WHERE r.version {guard} excluded.first_version{claim_owner_guard}
 RETURNING r.row_key)";
 
+// Row by row: planned while the table was small, a join would go through all rows of the group.
 constexpr std::string_view kClaimed = R"(SELECT u.n, r.row_key, r.version, r.aggregate
 FROM {numbered_rows}
-JOIN {row_versions} AS r ON r.consumer_group = $1 AND r.generation = $2::bigint
- AND r.projection = {projection} AND r.row_key = {input_key}
-ORDER BY u.n
-FOR UPDATE OF r)";
+CROSS JOIN LATERAL (
+  SELECT c.row_key, c.version, c.aggregate FROM {row_versions} AS c
+   WHERE c.consumer_group = $1 AND c.generation = $2::bigint
+     AND c.projection = {projection} AND c.row_key = {input_key}
+   LIMIT 1 FOR UPDATE) AS r
+ORDER BY u.n)";
 
 constexpr std::string_view kDelete = R"(DELETE FROM {table} AS t USING {numbered_rows}
 WHERE {join} AND t.{version} <= u.version{input_owner_guard}
