@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "platform/version.h"
 #include "tests/observability/pair.h"
 #include "tests/observability/scrape.h"
@@ -237,6 +239,38 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   };
   EXPECT_EQ(runner("lockstep_build_info", build("runner")), 1);
   EXPECT_EQ(publisher("lockstep_build_info", build("publisher")), 1);
+
+  // Two videos that never were events are sent as snapshots, and then found without a version.
+  pair_.source.Run(fmt::format(
+      "CREATE TABLE catalog.old_videos (video_id uuid PRIMARY KEY, title text, version bigint);"
+      "INSERT INTO catalog.old_videos VALUES ('{}', 'a', 1), ('{}', 'b', 2);"
+      "GRANT SELECT ON catalog.old_videos TO {}",
+      Pair::VideoId(21), Pair::VideoId(22), kPublisherRole));
+  std::ofstream(pair_.directory + "/old_videos.yaml")
+      << "backfill: old_videos\noutbox: catalog.video_outbox\ntopic: catalog.video.changed.v1\n"
+         "table: catalog.old_videos\nkey: [video_id]\naggregate_type: video\nversion: version\n"
+         "event_type: video.events.VideoCreated\npayload: {fields: [video_id, title]}\n";
+  ASSERT_EQ(pair_
+                .Ctl({"--database", pair_.source.url(), "--yes", "backfill", "start",
+                      pair_.directory + "/old_videos.yaml", "--reason", "adopted"})
+                .status,
+            0);
+  const auto told = [&](const std::string& name, double value) {
+    return Await(
+        [&] {
+          publisher.Read();
+          return publisher(name, table) == value;
+        },
+        name.c_str());
+  };
+  ASSERT_TRUE(told("backfill_rows_total", 2));
+  ASSERT_TRUE(told("backfill_rows_remaining", 0));
+  EXPECT_EQ(publisher("backfills_failed", table), 0);
+  ASSERT_TRUE(reads("runner_snapshots_total", 2, R"(group="feed",result="applied")"));
+  pair_.source.Run("UPDATE catalog.old_videos SET version = NULL");
+  pair_.source.Run(
+      "UPDATE lockstep.backfills SET state = 'running', cursor = NULL, ended_at = NULL");
+  ASSERT_TRUE(told("backfills_failed", 1));
 
   EXPECT_THAT(runner.NotLookedAt(), IsEmpty());
   EXPECT_THAT(publisher.NotLookedAt(), IsEmpty());
