@@ -7,7 +7,6 @@
 #include "ctl/print.h"
 #include "ctl/progress.h"
 #include "ctl/runner_context.h"
-#include "platform/host_name.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "publisher/backfill/backfill_store.h"
@@ -28,8 +27,6 @@ struct BackfillCommand {
 // A scan of the whole source takes its time.
 constexpr Millis kScanTimeout{3'600'000};
 constexpr Millis kBackfillLook{1'000};
-
-std::string BackfillActor() { return fmt::format("{}@{}", OperatorName(), HostName()); }
 
 std::string BackfillTime(int64_t rows, int64_t rows_per_second) {
   if (rows_per_second == 0) return "as fast as the source and Pub/Sub go";
@@ -71,9 +68,9 @@ absl::Status StartBackfill(const Context& context, const BackfillCommand& option
   RETURN_IF_ERROR(context.Confirm(
       fmt::format("This has the publisher of {} send every row of {} to topic {} as a snapshot.",
                   declaration.outbox.ToString(), declaration.SourceName(), declaration.topic)));
-  ASSIGN_OR_RETURN(
-      const std::string id,
-      BackfillStore(*connection).Create(declaration, report.rows, BackfillActor(), options.reason));
+  ASSIGN_OR_RETURN(const std::string id,
+                   BackfillStore(*connection)
+                       .Create(declaration, report.rows, OperatorAtHost(), options.reason));
   RETURN_IF_ERROR(context.Answer({{"id", id}, {"backfill", declaration.name}}, [&] {
     Print("backfill {} is {}; lockstepctl backfill status {} --watch follows it\n",
           declaration.name, id, declaration.name);
@@ -180,7 +177,7 @@ absl::Status ChangeBackfill(const Context& context, const BackfillCommand& optio
         record.name, record.rows_done)));
   }
   ASSIGN_OR_RETURN(const std::string state,
-                   store.Apply(change, record.id, BackfillActor(), options.reason));
+                   store.Apply(change, record.id, OperatorAtHost(), options.reason));
   return context.Answer({{"id", record.id}, {"backfill", record.name}, {"state", state}},
                         [&] { Print("backfill {} is {}\n", record.name, state); });
 }

@@ -2,7 +2,6 @@
 #include "ctl/command.h"
 #include "ctl/print.h"
 #include "ctl/runner_context.h"
-#include "platform/host_name.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "publisher/outbox/outbox_rows.h"
@@ -30,7 +29,7 @@ absl::Status EraseInOutbox(const Context& context, const EraseOptions& options) 
   ASSIGN_OR_RETURN(const auto table, postgres::QualifiedName::Parse(options.outbox));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   RETURN_IF_ERROR(Ask(context, options, table.ToString()));
-  const std::string actor = fmt::format("{}@{}", OperatorName(), HostName());
+  const std::string actor = OperatorAtHost();
   ASSIGN_OR_RETURN(const int64_t rows,
                    publisher::EraseRows(*connection, table, options.type, options.id,
                                         options.tenant, actor, options.reason));

@@ -4,7 +4,6 @@
 #include "ctl/command.h"
 #include "ctl/print.h"
 #include "ctl/runner_context.h"
-#include "platform/host_name.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
@@ -168,7 +167,7 @@ absl::Status Change(const Context& context, const OutboxOptions& options, std::s
   }
   RETURN_IF_ERROR(context.Confirm(fmt::format("This will {} {} row{} of {}.", action, list.size(),
                                               list.size() == 1 ? "" : "s", options.table)));
-  const std::string actor = fmt::format("{}@{}", OperatorName(), HostName());
+  const std::string actor = OperatorAtHost();
   const auto changed =
       publisher::ChangeRows(*connection, table, action, sequences, actor, options.note);
   if (!changed.ok()) return ExplainMissing(changed.status(), &table);

@@ -10,7 +10,6 @@
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
 #include "platform/daemon/signals.h"
-#include "platform/host_name.h"
 #include "platform/status.h"
 #include "publisher/backfill/backfill_store.h"
 #include "verify/repair_plan.h"
@@ -165,10 +164,9 @@ class Repairing {
                     verify_.declaration().topic)));
     ASSIGN_OR_RETURN(const auto writing, verify_.ConnectToWrite());
     publisher::BackfillStore store(*writing);
-    ASSIGN_OR_RETURN(
-        const std::string id,
-        store.CreateRepair(verify_.declaration(), plan.keys, plan.ghosts,
-                           fmt::format("{}@{}", OperatorName(), HostName()), options_.reason));
+    ASSIGN_OR_RETURN(const std::string id,
+                     store.CreateRepair(verify_.declaration(), plan.keys, plan.ghosts,
+                                        OperatorAtHost(), options_.reason));
     json["repair"] = id;
     if (options_.no_wait) {
       if (!context_.json) Print("Repair {} was begun; `verify` tells when it is done.\n", id);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "platform/config/config.h"
+#include "platform/host_name.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
 
@@ -73,6 +74,8 @@ absl::StatusOr<GroupDesk> OpenDesk(const Context& context, const std::string& gr
   return NotFound("there is no group '{}' in schema '{}'", desk.group,
                   desk.runner.options.state_schema);
 }
+
+std::string OperatorAtHost() { return fmt::format("{}@{}", OperatorName(), HostName()); }
 
 std::string OperatorOfThis() { return fmt::format("{} (lockstepctl)", OperatorName()); }
 

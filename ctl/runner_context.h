@@ -49,5 +49,6 @@ absl::StatusOr<GroupDesk> OpenDesk(const Context& context, const std::string& gr
 // Who runs this command, for the audit; and with the program's name.
 std::string OperatorName();
 std::string OperatorOfThis();
+std::string OperatorAtHost();  // as the audit of an outbox has it
 
 }  // namespace lockstep::ctl

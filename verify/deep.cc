@@ -11,6 +11,7 @@
 #include "projections/model/cells.h"
 #include "projections/plan/live_table.h"
 #include "publisher/backfill/payload_maker.h"
+#include "publisher/backfill/source_query.h"
 
 namespace lockstep::verify {
 namespace {
@@ -26,33 +27,6 @@ SELECT n, v, there, array_to_string(different, E'\x01') AS columns
           LEFT JOIN {rows} AS t ON {matched}) AS d
  WHERE different IS NULL OR cardinality(different) > 0
  ORDER BY n)";
-
-constexpr std::string_view kBytes = R"(
-SELECT {is_bytea} FROM (SELECT) AS one LEFT JOIN {from} AS r ON false)";
-
-// The payload's JSON of a row r, as a backfill has it: bytes in base64.
-absl::StatusOr<std::string> PayloadSql(postgres::Connection& connection,
-                                       const publisher::Declaration& declaration) {
-  std::vector<std::string> tests, fields;
-  for (const auto& [field, column] : declaration.fields) {
-    tests.push_back(
-        fmt::format("pg_typeof(r.{}) = 'bytea'::regtype", postgres::QuoteIdentifier(column)));
-  }
-  ASSIGN_OR_RETURN(const auto bytes,
-                   connection.Execute(postgres::FillNames(
-                       kBytes, {{"is_bytea", fmt::format("{}", fmt::join(tests, ", "))},
-                                {"from", declaration.SourceSql()}})));
-  for (size_t i = 0; i < declaration.fields.size(); ++i) {
-    const auto& [field, column] = declaration.fields[i];
-    std::string value = "r." + postgres::QuoteIdentifier(column);
-    if (bytes.Bool(0, static_cast<int>(i))) {
-      value = fmt::format("translate(encode({}, 'base64'), E'\\n', '')", value);
-    }
-    fields.push_back(fmt::format("{} AS {}", value, postgres::QuoteIdentifier(field)));
-  }
-  return fmt::format("(SELECT row_to_json(p)::text FROM (SELECT {}) AS p)",
-                     fmt::join(fields, ", "));
-}
 
 std::string JoinAll(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
@@ -113,11 +87,12 @@ absl::StatusOr<std::unique_ptr<DeepCompare>> DeepCompare::Make(
     const publisher::Declaration& declaration, const projections::GroupProjector& projector,
     const VerifyTable& table, VerifySide& source, VerifySide& replica) {
   ASSIGN_OR_RETURN(auto payloads, publisher::PayloadMaker::Make(declaration));
-  ASSIGN_OR_RETURN(const std::string payload, PayloadSql(source.connection(), declaration));
+  ASSIGN_OR_RETURN(const auto query,
+                   publisher::SourceQuery::Make(source.connection(), declaration));
   auto parts = std::unique_ptr<Parts>(
       new Parts{declaration, projector, table, source, replica, std::move(payloads)});
   parts->more = fmt::format(
-      ", {} AS payload, (r.{})::text AS aggregate_id, {}::text AS tenant_id", payload,
+      ", {} AS payload, (r.{})::text AS aggregate_id, {}::text AS tenant_id", query.PayloadSql("r"),
       postgres::QuoteIdentifier(declaration.aggregate_id),
       declaration.tenant.empty() ? "NULL" : "r." + postgres::QuoteIdentifier(declaration.tenant));
 

@@ -165,25 +165,28 @@ const SourceQuery::ColumnType& SourceQuery::TypeOf(const std::string& column) co
   return *std::ranges::find(columns_, column, &ColumnType::name);
 }
 
-std::string SourceQuery::SelectList() const {
+std::string SourceQuery::PayloadSql(const std::string& alias) const {
   const std::string fields = Joined(declaration_.fields.size(), ", ", [&](size_t i) {
     const auto& [field, column] = declaration_.fields[i];
+    std::string value = fmt::format("{}.{}", alias, QuoteIdentifier(column));
     // As protobuf's JSON has bytes; Postgres's own base64 has line breaks.
-    const std::string value =
-        TypeOf(column).base == "bytea"
-            ? fmt::format("translate(encode({}, 'base64'), E'\\n', '')", Column(column))
-            : Column(column);
+    if (TypeOf(column).base == "bytea") {
+      value = fmt::format("translate(encode({}, 'base64'), E'\\n', '')", value);
+    }
     return fmt::format("{} AS {}", value, QuoteIdentifier(field));
   });
+  return fmt::format("(SELECT row_to_json(f)::text FROM (SELECT {}) f)", fields);
+}
+
+std::string SourceQuery::SelectList() const {
   const std::string tenant =
       declaration_.tenant.empty() ? "NULL" : Column(declaration_.tenant) + "::text";
   const std::string keys = Joined(declaration_.key.size(), ", ", [&](size_t i) {
     return fmt::format("{} AS k{}", Column(declaration_.key[i]), i);
   });
   return fmt::format(
-      "{}, {}::text AS aggregate_id, {} AS tenant, {}::bigint AS version, "
-      "(SELECT row_to_json(f)::text FROM (SELECT {}) f) AS payload",
-      keys, Column(declaration_.aggregate_id), tenant, Column(declaration_.version), fields);
+      "{}, {}::text AS aggregate_id, {} AS tenant, {}::bigint AS version, {} AS payload", keys,
+      Column(declaration_.aggregate_id), tenant, Column(declaration_.version), PayloadSql("q"));
 }
 
 // Parameters: the highest key, the limit, and the key to go on from.

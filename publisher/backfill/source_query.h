@@ -62,6 +62,9 @@ class SourceQuery {
   };
   const std::vector<ColumnType>& columns() const { return columns_; }
 
+  // The payload's JSON of a row of the source with that alias.
+  std::string PayloadSql(const std::string& alias) const;
+
   // The error of a statement on the source, as a sentence unless it may pass.
   absl::Status Explain(const absl::Status& status) const;
 

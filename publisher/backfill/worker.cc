@@ -1,6 +1,5 @@
 #include "publisher/backfill/worker.h"
 
-#include <random>
 #include <utility>
 
 #include "platform/log/log.h"
@@ -8,19 +7,12 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "publisher/backfill/backfill_run.h"
-#include "publisher/backfill/uuid5.h"
+#include "publisher/outbox/lease_token.h"
 
 namespace lockstep::publisher {
 namespace {
 
 constexpr size_t kErrorBytes = 2'000;
-
-// Any worker has one of its own, whatever its name.
-std::string NewToken() {
-  std::random_device random;
-  return Uuid5("00000000-0000-0000-0000-000000000000",
-               fmt::format("{} {} {} {}", random(), random(), random(), random()));
-}
 
 }  // namespace
 
@@ -35,7 +27,7 @@ BackfillWorker::BackfillWorker(Options options, pubsub::Publisher& publisher, To
       publisher_(publisher),
       topics_(std::move(topics)),
       metrics_(metrics),
-      token_(NewToken()) {}
+      token_(NewLeaseToken()) {}
 
 void BackfillWorker::Work() {
   Backoff backoff(options_.retry);

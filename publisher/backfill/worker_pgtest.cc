@@ -128,10 +128,12 @@ TEST_F(BackfillWorkerTest, AnotherGoesOnFromTheLastAnswer) {
   const BackfillRecord cut = Of(id);
   EXPECT_EQ(cut.cursor, KeyTexts{fmt::format("{}", cut.rows_done)});
   for (int i = 1; i <= cut.rows_done; ++i) EXPECT_TRUE(before.contains(fmt::format("{}:1", i)));
-  db_.Run("UPDATE lockstep.backfills SET lease_until = now() - interval '1 s'");
 
   const auto b = Make(bus_, "b");
-  ASSERT_TRUE(b->worker->Turn().value());
+  ASSERT_TRUE(testing::Eventually([&] {  // a may renew it in between
+    db_.Run("UPDATE lockstep.backfills SET lease_until = now() - interval '1 s'");
+    return b->worker->Turn().value();
+  }));
   const BackfillRecord done = Of(id);
   EXPECT_EQ(done.state, "done");
   std::set<std::string> all = Sent(bus_);

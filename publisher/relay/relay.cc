@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <random>
 #include <utility>
 
 #include "platform/status.h"
+#include "publisher/outbox/lease_token.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -21,14 +21,6 @@ constexpr Millis kLongestTurn{1'000};
 // poll.
 Millis LongestSilence(const RelayOptions& options) {
   return std::max(options.lock_ttl, 2 * options.poll_interval);
-}
-
-std::string NewToken() {
-  thread_local std::mt19937_64 engine(std::random_device{}());
-  const uint64_t high = engine();
-  const uint64_t low = engine();
-  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", high >> 32, (high >> 16) & 0xffff,
-                     high & 0xfff, 0x8000 | ((low >> 48) & 0x3fff), low & 0xffffffffffff);
 }
 
 std::optional<Millis> Earliest(std::initializer_list<std::optional<Millis>> times) {
@@ -244,7 +236,7 @@ absl::Status Relay::RenewLeases() {
 }
 
 ClaimRequest Relay::NewClaimRequest() const {
-  return {.token = NewToken(),
+  return {.token = NewLeaseToken(),
           .owner = environment_.instance,
           .lock_ttl = options_.lock_ttl,
           .rows = options_.batch_size,
@@ -259,7 +251,7 @@ absl::Status Relay::Claim() {
   const SteadyTime before = environment_.clock->Steady();
   ClaimRequest request = NewClaimRequest();
   request.few = sleeper_.TakeTold();
-  if (request.few) request.rest_token = NewToken();
+  if (request.few) request.rest_token = NewLeaseToken();
   ASSIGN_OR_RETURN(publisher::Claim claim, store_->ClaimRows(request, plan_.Next(before)));
   const bool full = claim.candidates >= request.rows;
   plan_.Looked(before, environment_.clock->Steady(), full, claim.a_second_ago);
