@@ -19,7 +19,7 @@ const RetryPolicy kRetry{.max_attempts = 0,
 // read lets a probe through: no probe clears them, and no event is to blame however long they last.
 bool NobodysFault(const absl::Status& failed) {
   constexpr std::string_view kDiskFull = "53100", kReadOnly = "25006";
-  const std::string_view state = postgres::SqlState(failed);
+  const std::string state = postgres::SqlState(failed);
   return state == kDiskFull || state == kReadOnly;
 }
 
