@@ -517,7 +517,7 @@ BEGIN
                  'ON lockstep.outbox_audit TO %s', role);
   EXECUTE format('GRANT UPDATE (attempts, available_at, lock_token, locked_by, last_error, error_code, dead_at, '
                  'quarantined_at) ON %s TO %s', outbox, role);
-  EXECUTE format('GRANT INSERT (outbox, name, repair, declaration, descriptors, created_by, reason, rows_expected), '
+  EXECUTE format('GRANT INSERT (id, outbox, name, repair, declaration, descriptors, created_by, reason, rows_expected), '
                  'UPDATE (state, ended_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
                  'ON lockstep.backfills TO %s', role);
   EXECUTE format('GRANT SELECT, INSERT, DELETE ON lockstep.backfill_keys TO %s', role);

@@ -1,4 +1,4 @@
-DROP TABLE projection_fields, row_versions, audit, rebuilds, checkpoints, dead_letters, parked, key_state;
+DROP TABLE projection_fields, row_versions, audit, rebuilds, verify_differences, verifications, checkpoints, dead_letters, parked, key_state;
 DROP VIEW group_offsets;
 DROP TABLE offsets, instances, inbox, retired_generations;
 DROP VIEW active_slots;

@@ -1,6 +1,6 @@
 -- What a runner keeps, in the schema that its service configures: groups with their epochs and
--- slots, inbox, offsets, keys that wait, dead letters, parked events, checkpoints, rebuilds, the
--- audit, and what projections keep besides their tables.
+-- slots, inbox, offsets, keys that wait, dead letters, parked events, checkpoints, comparisons with
+-- the source, rebuilds, the audit, and what projections keep besides their tables.
 
 -- A consumer group. A batch commits only under the epoch (number and token) that its stream was
 -- opened with; a reset bumps both. The token is random because a restored counter repeats itself.
@@ -71,10 +71,14 @@ CREATE TABLE retired_generations (
   retired_at timestamptz NOT NULL DEFAULT now()
 );
 
--- One row per event seen: what makes its effect happen once.
+-- One row per event seen: what makes its effect happen once. The fate stands where a row of this
+-- shape has bytes to spare.
 CREATE TABLE inbox (
   generation int NOT NULL,
   event_id uuid NOT NULL,
+  -- Applied, superseded, ignored or dead (and perhaps given up since); of one that is parked nothing
+  -- is said yet.
+  fate "char" NOT NULL DEFAULT 'a' CHECK (fate IN ('a', 's', 'i', 'd')),
   received_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (generation, event_id)
 );
@@ -100,6 +104,8 @@ CREATE TABLE instances (
   lag_ms bigint,                       -- how old its read model is: idle is 0, stuck grows
   lag_basis text NOT NULL DEFAULT '',  -- what that is measured by, in words
   state text NOT NULL DEFAULT '',      -- the word on its status page
+  heartbeat_at timestamptz,            -- when the newest heartbeat that it has heard was published
+  snapshots_open boolean NOT NULL DEFAULT true,  -- false: its second subscription has no stream
   PRIMARY KEY (group_name, instance)
 ) WITH (fillfactor = 50);
 
@@ -223,6 +229,47 @@ CREATE TABLE checkpoints (
   PRIMARY KEY (group_name, number)
 );
 
+-- How far the comparison of a table with its source has come (`verify` of a group). Whoever has the
+-- lease compares the next range of keys; the cursor outlives him.
+CREATE TABLE verifications (
+  group_name text NOT NULL,
+  backfill text NOT NULL,  -- what the source is
+  projection text NOT NULL,
+  began_at timestamptz,    -- of the pass under way; NULL = none is
+  cursor jsonb,            -- its keys below this one are compared; NULL = none yet
+  pass_rows bigint NOT NULL DEFAULT 0,
+  pass_undecided bigint NOT NULL DEFAULT 0,  -- rows that changed from look to look
+  pass_unlisted bigint NOT NULL DEFAULT 0,   -- differences that verify_differences has no room for
+  passed_at timestamptz,   -- when the last full pass ended, and what it came to
+  rows bigint NOT NULL DEFAULT 0,
+  undecided bigint NOT NULL DEFAULT 0,
+  unlisted bigint NOT NULL DEFAULT 0,
+  error text NOT NULL DEFAULT '',  -- why the last try came to nothing; empty = it did not
+  failures int NOT NULL DEFAULT 0,
+  due_at timestamptz NOT NULL DEFAULT now(),
+  looked_at timestamptz NOT NULL DEFAULT now(),  -- when the listed differences were last looked at again
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  declared_at timestamptz NOT NULL DEFAULT now(),  -- when a runner last said that it is wanted
+  lease_token uuid,
+  lease_owner text,
+  lease_until timestamptz,
+  PRIMARY KEY (group_name, backfill, projection),
+  CHECK (cursor IS NULL OR began_at IS NOT NULL)
+);
+
+-- Rows that differed from their source when they were last looked at, twice each time.
+CREATE TABLE verify_differences (
+  group_name text NOT NULL,
+  backfill text NOT NULL,
+  projection text NOT NULL,
+  key jsonb NOT NULL,
+  class text NOT NULL CHECK (class IN ('missing', 'behind', 'ghost', 'ahead', 'content')),
+  found_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (group_name, backfill, projection, key),
+  FOREIGN KEY (group_name, backfill, projection) REFERENCES verifications ON DELETE CASCADE
+);
+
 -- The rebuild of a group that is under way, or that can still be rolled back: all of its state, so
 -- that every step can be repeated by whoever comes next. While it fills, the shadow slot belongs to
 -- a group of its own, `<group>~rebuild`, with its own epoch and Seek; the swap hands the slot over.
@@ -238,6 +285,8 @@ CREATE TABLE rebuilds (
   tables text[] NOT NULL,  -- as declared
   seek_time timestamptz,   -- where the shadow begins: one of the two
   seek_snapshot text,
+  backfills jsonb,     -- which bring what came before, by name the id at the source; NULL = none
+  new_snapshots text,  -- the shadow's subscription of their own topic, where the group has one
   accept_missing boolean NOT NULL,
   keep_old_ms bigint NOT NULL CHECK (keep_old_ms >= 0),
   operator text NOT NULL,
@@ -246,6 +295,7 @@ CREATE TABLE rebuilds (
   swapped_at timestamptz,
   old_skip_before timestamptz,  -- of the old slot, for a rollback
   CHECK ((seek_time IS NULL) <> (seek_snapshot IS NULL)),
+  CHECK (backfills IS NULL OR seek_time IS NOT NULL),
   CHECK ((state = 'discarding') = (discard_slot IS NOT NULL)),
   CHECK (state <> 'swapped' OR swapped_at IS NOT NULL)
 );
@@ -266,7 +316,8 @@ CREATE INDEX audit_group ON audit (group_name, id);
 CREATE INDEX audit_age ON audit (at);  -- the cleaner's
 
 -- The version of every row of a table that is deleted from hard: a late older update must not bring
--- a deleted row back. A row with deleted_at is a tombstone; it lives as long as inbox rows do.
+-- a deleted row back. A row with deleted_at is a tombstone; it lives a day longer than inbox
+-- rows do, and as long as a dead letter from before it is open.
 CREATE TABLE row_versions (
   consumer_group text NOT NULL,
   generation bigint NOT NULL,

@@ -1,18 +1,26 @@
 #include "state/events/event_fates.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "platform/status.h"
+#include "postgres/sql_error.h"
+#include "state/events/inbox.h"
 
 namespace lockstep::state {
 namespace {
 
 // A dead letter whose event id could not be read is known by its message.
 constexpr std::string_view kFates = R"(
-SELECT i.received_at, p.event_id IS NOT NULL AS parked, coalesce(e.state, m.state) AS dead
+SELECT i.fate, p.event_id IS NOT NULL AS parked, coalesce(e.state, m.state) AS dead,
+       coalesce(k.snapshot_version >= q.version, false) AS covered
   FROM unnest($3::uuid[], $4::text[], $5::bigint[], $6::text[])
        WITH ORDINALITY AS q (id, key, version, message, n)
   LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = q.id
   LEFT JOIN {state}.parked p ON p.generation = $2 AND p.aggregate_key = q.key
                             AND p.version = q.version AND p.event_id = q.id
+  LEFT JOIN {state}.key_state k ON k.generation = $2 AND k.aggregate_key = q.key
   LEFT JOIN {state}.dead_letters m ON m.generation = $2 AND m.message_id = q.message
   LEFT JOIN (SELECT DISTINCT ON (event_id) event_id, state FROM {state}.dead_letters
               WHERE group_name = $1 AND generation = $2 AND event_id = ANY ($3::uuid[])
@@ -31,23 +39,26 @@ SELECT event_id, received_at
 
 // Column by column: a reader has no right to payloads.
 constexpr std::string_view kTrace = R"(
-SELECT i.received_at, k.settled_version, k.blocked_version,
-       p.parked_at, p.version AS parked_version, p.event_id AS parked_event, p.aggregate_key AS parked_key,
-       p.reason AS parked_reason, p.publish_time AS parked_publish_time,
-       d.id AS dead_letter, d.event_id AS dead_event, d.version AS dead_version, d.aggregate_key AS dead_key,
-       d.state AS dead_state, d.code, d.reason, d.dead_at, d.resolved_at, d.publish_time
+SELECT i.fate, i.received_at, k.settled_version, k.snapshot_version, k.blocked_version,
+       coalesce(p.event_id, d.event_id) AS event_id, coalesce(p.version, d.version) AS version,
+       coalesce(p.aggregate_key, d.aggregate_key) AS aggregate_key,
+       coalesce(p.message_id, d.message_id) AS message_id,
+       coalesce(p.publish_time, d.publish_time) AS publish_time,
+       p.event_id IS NOT NULL AS parked, p.parked_at,
+       d.id AS dead_letter, d.state AS dead, d.code, d.reason, d.dead_at, d.resolved_at
   FROM (SELECT nullif($3, '')::uuid AS id, nullif($4, '') AS key, $5::bigint AS version,
                nullif($6, '') AS message) q
   LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = q.id
   LEFT JOIN LATERAL (
-       SELECT parked_at, version, event_id, aggregate_key, reason, publish_time
+       SELECT parked_at, version, event_id, aggregate_key, message_id, publish_time
          FROM {state}.parked p
         WHERE p.generation = $2
           AND (p.event_id = q.id OR (p.aggregate_key = q.key AND p.version = q.version)
                OR p.message_id = q.message)
         LIMIT 1) p ON true
   LEFT JOIN LATERAL (
-       SELECT id, event_id, version, aggregate_key, state, code, reason, dead_at, resolved_at, publish_time
+       SELECT id, event_id, version, aggregate_key, message_id, state, code, reason, dead_at, resolved_at,
+              publish_time
          FROM {state}.dead_letters d
         WHERE d.group_name = $1 AND d.generation = $2
           AND (d.event_id = q.id OR (d.aggregate_key = q.key AND d.version = q.version)
@@ -55,6 +66,61 @@ SELECT i.received_at, k.settled_version, k.blocked_version,
         ORDER BY d.id DESC LIMIT 1) d ON true
   LEFT JOIN {state}.key_state k ON k.generation = $2
         AND k.aggregate_key = coalesce(q.key, p.aggregate_key, d.aggregate_key))";
+
+// Of a row with `dead`, `parked` and the inbox's `fate`.
+std::string NameOf(const postgres::Row& row) {
+  const std::string_view dead = row.Text("dead");
+  if (dead == "dead" || dead == "quarantined") return "dead";
+  if (dead == "discarded") return "discarded";
+  if (row.Bool("parked")) return "parked";
+  if (row.IsNull("fate")) return "";
+  switch (static_cast<Fate>(row.Text("fate").front())) {
+    case Fate::kApplied:
+      return "applied";
+    case Fate::kSuperseded:
+      return "superseded";
+    case Fate::kIgnored:
+      return "ignored";
+    case Fate::kDead:
+      return "discarded";  // and its dead letter is not kept any longer
+  }
+  return "";
+}
+
+std::string VerdictOn(const postgres::Row& row, const TracedEvent& traced) {
+  const EventFates::Event& event = traced.event;
+  if (traced.fate == "dead") {
+    return fmt::format("dead letter {} ({}), {}", *traced.dead_letter, row.Text("dead"),
+                       row.Text("code"));
+  }
+  if (traced.fate == "parked") {
+    const auto blocked = row.OptionalInt("blocked_version");
+    if (blocked && *blocked < event.version) {
+      return fmt::format("parked: version {} is a dead letter", *blocked);
+    }
+    return traced.settled_version
+               ? fmt::format("parked: waits for version {}", *traced.settled_version + 1)
+               : "parked";
+  }
+  if (traced.fate == "discarded") {
+    return traced.dead_letter ? fmt::format("dead letter {} was discarded", *traced.dead_letter)
+                              : "a dead letter that was discarded, and is not kept any longer";
+  }
+  if (!traced.fate.empty()) return traced.fate;
+  const auto snapshot = row.OptionalInt("snapshot_version");
+  if (snapshot && event.version && *snapshot >= *event.version) {
+    return fmt::format("not received; a snapshot of version {} covers it", *snapshot);
+  }
+  if (traced.settled_version && event.version && *traced.settled_version >= *event.version) {
+    return event.event_id.empty()
+               ? fmt::format("settled: version {} and all before it have ended",
+                             *traced.settled_version)
+               : fmt::format("not received, but version {} is settled", *traced.settled_version);
+  }
+  return event.event_id.empty()
+             ? "not known: the inbox has events by their id; name it, or the --source"
+             : "not received";
+}
 
 }  // namespace
 
@@ -71,9 +137,7 @@ absl::StatusOr<std::vector<EventFates::Fate>> EventFates::Of(
                                                        keys, versions, messages));
   std::vector<Fate> fates;
   for (const postgres::Row row : rows) {
-    fates.push_back({.received_at = row.OptionalTime("received_at"),
-                     .parked = row.Bool("parked"),
-                     .dead = row.String("dead")});
+    fates.push_back({.name = NameOf(row), .covered = row.Bool("covered")});
   }
   return fates;
 }
@@ -85,10 +149,34 @@ absl::StatusOr<postgres::Result> EventFates::Entries(postgres::Connection& conne
                             range.until, limit);
 }
 
-absl::StatusOr<postgres::Result> EventFates::Trace(postgres::Connection& connection, int generation,
-                                                   const Event& event) const {
-  return connection.Execute(schema_.Sql(kTrace), group_, generation, event.event_id,
-                            event.aggregate_key, event.version, event.message_id);
+absl::StatusOr<TracedEvent> EventFates::Trace(postgres::Connection& connection, int generation,
+                                              Event event) const {
+  const auto found = connection.Execute(schema_.Sql(kTrace), group_, generation, event.event_id,
+                                        event.aggregate_key, event.version, event.message_id);
+  if (postgres::SqlState(found.status()) == "22P02") {
+    return InvalidArgument("'{}' is not an event id (a UUID)", event.event_id);
+  }
+  RETURN_IF_ERROR(found.status());
+  const postgres::Row row = (*found)[0];
+  const bool had_id = !event.event_id.empty();
+  if (!had_id) event.event_id = row.String("event_id");
+  if (event.aggregate_key.empty()) event.aggregate_key = row.String("aggregate_key");
+  if (!event.version) event.version = row.OptionalInt("version");
+  if (event.message_id.empty()) event.message_id = row.String("message_id");
+  // What waits or died says which event it is, and the inbox can be asked about that.
+  if (!had_id && !event.event_id.empty()) return Trace(connection, generation, std::move(event));
+  TracedEvent traced{.event = std::move(event),
+                     .fate = NameOf(row),
+                     .reason = row.String("reason"),
+                     .settled_version = row.OptionalInt("settled_version"),
+                     .dead_letter = row.OptionalInt("dead_letter"),
+                     .published = row.OptionalTime("publish_time"),
+                     .received_at = row.OptionalTime("received_at"),
+                     .parked_at = row.OptionalTime("parked_at"),
+                     .dead_at = row.OptionalTime("dead_at"),
+                     .resolved_at = row.OptionalTime("resolved_at")};
+  traced.verdict = VerdictOn(row, traced);
+  return traced;
 }
 
 }  // namespace lockstep::state

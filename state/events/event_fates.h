@@ -9,6 +9,8 @@
 
 namespace lockstep::state {
 
+struct TracedEvent;
+
 // What became of events in one generation of a group, for those who follow one or compare many.
 // Reads without locks.
 class EventFates : public GroupStore {
@@ -24,9 +26,9 @@ class EventFates : public GroupStore {
   };
 
   struct Fate {
-    std::optional<WallTime> received_at;  // the inbox has it
-    bool parked = false;
-    std::string dead;  // the state of its dead letter; empty = there is none
+    // applied, superseded, ignored, parked, dead or discarded; empty = not received
+    std::string name;
+    bool covered = false;  // a snapshot brought its version, or a later one
   };
   // Event by event. REQUIRES: each has its id, aggregate and version.
   absl::StatusOr<std::vector<Fate>> Of(postgres::Connection& connection, int generation,
@@ -41,12 +43,24 @@ class EventFates : public GroupStore {
   absl::StatusOr<postgres::Result> Entries(postgres::Connection& connection, int generation,
                                            const Range& range, int limit) const;
 
-  // One event, by whatever is known of it: `received_at`; of its aggregate settled_version,
-  // blocked_version; as it waits parked_at, parked_version, parked_event, parked_reason; as a dead
-  // letter dead_letter (its id), dead_event, dead_version, dead_key, dead_state, code, reason,
-  // dead_at, resolved_at, publish_time. One row.
-  absl::StatusOr<postgres::Result> Trace(postgres::Connection& connection, int generation,
-                                         const Event& event) const;
+  // One event, by whatever is known of it. INVALID_ARGUMENT when its id is none.
+  absl::StatusOr<TracedEvent> Trace(postgres::Connection& connection, int generation,
+                                    Event event) const;
+};
+
+// What a group knows of one event.
+struct TracedEvent {
+  EventFates::Event event;                 // what was known, and what is found besides
+  std::string fate;                        // as Fate::name
+  std::string verdict;                     // that in words, without keys
+  std::string reason;                      // of a dead letter: may quote anything
+  std::optional<int64_t> settled_version;  // of its aggregate
+  std::optional<int64_t> dead_letter;
+  std::optional<WallTime> published;  // where the group has kept that
+  std::optional<WallTime> received_at;
+  std::optional<WallTime> parked_at;
+  std::optional<WallTime> dead_at;
+  std::optional<WallTime> resolved_at;
 };
 
 }  // namespace lockstep::state

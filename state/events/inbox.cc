@@ -1,5 +1,7 @@
 #include "state/events/inbox.h"
 
+#include <algorithm>
+
 #include "platform/status.h"
 
 namespace lockstep::state {
@@ -21,11 +23,26 @@ SELECT count(*) AS all_of_them, count(*) FILTER (WHERE i.received_at >= $4) AS r
       WHERE o.generation = (SELECT generation FROM {state}.active_slots WHERE group_name = $2)
         AND o.event_id = i.event_id))";
 
+constexpr std::string_view kCountSnapshots = R"(
+SELECT (SELECT count(*) FROM {state}.key_state k
+         WHERE k.generation = s.generation AND k.snapshot_version IS NOT NULL)
+     + (SELECT count(*) FROM {state}.dead_letters d
+         WHERE d.generation = s.generation AND d.attributes ->> 'lockstep_kind' = 'snapshot')
+  FROM {state}.active_slots s WHERE s.group_name = $1)";
+
 constexpr std::string_view kSeen = R"(
 SELECT i.event_id IS NOT NULL AS seen
   FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n)
   LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = nullif(w.id, '')::uuid
  ORDER BY w.n)";
+
+// Row by row, whatever was known of the table when that was planned; in one order, as all batches.
+constexpr std::string_view kCorrect = R"(
+INSERT INTO {state}.inbox AS i (generation, event_id, fate)
+SELECT $1::int, f.id, f.fate
+  FROM unnest($2::uuid[], $3::"char"[]) AS f (id, fate)
+ CROSS JOIN LATERAL (SELECT FROM {state}.inbox WHERE generation = $1 AND event_id = f.id LIMIT 1) k
+ON CONFLICT (generation, event_id) DO UPDATE SET fate = EXCLUDED.fate WHERE i.fate <> EXCLUDED.fate)";
 
 }  // namespace
 
@@ -43,12 +60,32 @@ absl::StatusOr<Inbox::Missing> Inbox::CountMissing(postgres::Transaction& transa
   return Missing{rows[0].Int("all_of_them"), rows[0].Int("recent")};
 }
 
+absl::StatusOr<int64_t> Inbox::CountSnapshots(postgres::Connection& connection,
+                                              const ConsumerGroup& group) const {
+  return connection.Number(schema_.Sql(kCountSnapshots), group);
+}
+
 absl::StatusOr<std::vector<bool>> Inbox::Seen(postgres::Connection& connection, int generation,
                                               const std::vector<std::string>& ids) const {
   ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kSeen), ids, generation));
   std::vector<bool> seen;
   for (const postgres::Row row : rows) seen.push_back(row.Bool("seen"));
   return seen;
+}
+
+absl::Status Inbox::Correct(postgres::Transaction& transaction, int generation, Fates fates) const {
+  if (fates.empty()) return absl::OkStatus();
+  std::ranges::sort(fates);
+  // One that is there twice (parked, and replayed) counts as applied if it was once.
+  const auto again = std::ranges::unique(fates, {}, &Fates::value_type::first);
+  fates.erase(again.begin(), again.end());
+  postgres::Array ids, letters;
+  for (const auto& [id, fate] : fates) {
+    ids.AddPlain(id.value());
+    const char letter = static_cast<char>(fate);
+    letters.AddPlain({&letter, 1});
+  }
+  return transaction.Run(schema_.Sql(kCorrect), generation, ids, letters);
 }
 
 }  // namespace lockstep::state

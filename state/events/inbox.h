@@ -2,12 +2,21 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
+
+// What became of an event that the inbox has, as the inbox says it.
+enum class Fate : char {
+  kApplied = 'a',  // also said of one that is parked, as long as it is
+  kSuperseded = 's',
+  kIgnored = 'i',
+  kDead = 'd',  // a dead letter, or it was one that was given up
+};
 
 // Which events each generation has seen, for those who ask; batches write it (Opening).
 class Inbox {
@@ -28,9 +37,18 @@ class Inbox {
                                        const ConsumerGroup& not_in, WallTime since,
                                        WallTime lately) const;
 
+  // For how many aggregates a snapshot has come to the group's active slot; those that died count.
+  absl::StatusOr<int64_t> CountSnapshots(postgres::Connection& connection,
+                                         const ConsumerGroup& group) const;
+
   // Whether the generation has seen them, one by one; an empty id it has not.
   absl::StatusOr<std::vector<bool>> Seen(postgres::Connection& connection, int generation,
                                          const std::vector<std::string>& ids) const;
+
+  // Says what became of events after all, where that is not what was said when they came. An event
+  // that is forgotten stays so.
+  using Fates = std::vector<std::pair<EventId, Fate>>;
+  absl::Status Correct(postgres::Transaction& transaction, int generation, Fates fates) const;
 
  private:
   const Schema schema_;

@@ -96,11 +96,11 @@ SELECT count(*) AS keys, coalesce(sum(parked), 0) AS events
 
 constexpr std::string_view kListWaiting = R"(
 SELECT k.aggregate_key, k.parked, coalesce(k.blocked_version, k.settled_version + 1) AS waits_for,
-       p.version AS first_parked, coalesce(d.dead_at, p.parked_at, k.updated_at) AS since,
+       p.version AS first_parked, p.event_id AS first_event, coalesce(d.dead_at, p.parked_at, k.updated_at) AS since,
        d.id AS dead_letter, d.code, d.reason
   FROM {state}.key_state k
   JOIN {state}.active_slots s ON s.generation = k.generation
-  LEFT JOIN LATERAL (SELECT version, parked_at FROM {state}.parked
+  LEFT JOIN LATERAL (SELECT version, event_id, parked_at FROM {state}.parked
                       WHERE generation = k.generation AND aggregate_key = k.aggregate_key
                       ORDER BY version LIMIT 1) p ON true
   LEFT JOIN LATERAL (SELECT id, code, reason, dead_at FROM {state}.dead_letters

@@ -12,13 +12,13 @@
 namespace lockstep::state {
 namespace {
 
-// $1 generation, $2 ids, $3 how many, $4 the group, $5 keys; where versions are followed also $6
-// the version to move to, $7 the one before as a negative number, and $8 that of a snapshot. Mostly
-// all events are new: then one NULL says so, and no id travels back.
+// $1 generation, $2 ids, $3 how many, $4 the group, $5 keys, $6 what is expected of each; where
+// versions are followed also $7 the version to move to, $8 the one before as a negative number, and
+// $9 that of a snapshot. Mostly all events are new: then one NULL says so, and no id travels back.
 constexpr std::string_view kInbox = R"(
 WITH added AS (
-  INSERT INTO {state}.inbox (generation, event_id)
-  SELECT $1::int, id FROM unnest($2::uuid[]) AS id
+  INSERT INTO {state}.inbox (generation, event_id, fate)
+  SELECT $1::int, id, fate FROM unnest($2::uuid[], $6::"char"[]) AS a (id, fate)
   ON CONFLICT DO NOTHING
   RETURNING event_id),
 fresh AS MATERIALIZED (
@@ -45,7 +45,7 @@ locked AS (
   INSERT INTO {state}.key_state AS k
          (generation, aggregate_key, settled_version, previous_version, snapshot_version)
   SELECT $1::int, key, settled, previous, snapshot
-    FROM unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[])
+    FROM unnest($5::text[], $7::bigint[], $8::bigint[], $9::bigint[])
          AS c (key, settled, previous, snapshot)
    WHERE (SELECT all_new FROM fresh)
   ON CONFLICT (generation, aggregate_key) DO UPDATE
@@ -88,30 +88,28 @@ int64_t Baseline(const VersionSpan& span, bool from_the_first) {
   return from_the_first ? 0 : span.first - 1;
 }
 
-void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans, bool versions,
+void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans,
               bool from_the_first) {
-  postgres::Array keys, settled, previous, snapshot;
+  postgres::Array settled, previous, snapshot;
   for (const VersionSpan& span : spans) {
-    keys.Add(span.aggregate_key);
-    if (!versions) continue;
     settled.Add(Baseline(span, from_the_first));
     previous.Add(span.smooth ? std::optional(1 - span.first) : std::nullopt);
     snapshot.Add(span.snapshot ? std::optional(span.first) : std::nullopt);
   }
-  params.Add(keys);
-  if (versions) params.Add(settled).Add(previous).Add(snapshot);
+  params.Add(settled).Add(previous).Add(snapshot);
 }
 
 }  // namespace
 
-Arrivals::Arrivals(std::span<const envelope::Received* const> items) : first(items.size(), true) {
-  std::map<std::string_view, const envelope::Received*> by_id;
+Arrivals::Arrivals(std::span<const envelope::Received* const> items, const std::vector<Fate>& fates)
+    : first(items.size(), true) {
+  std::map<std::string_view, size_t> by_id;
   for (size_t i = 0; i < items.size(); ++i) {
     const std::string& id = items[i]->event.event_id.value();
-    if (!id.empty()) first[i] = by_id.emplace(id, items[i]).second;
+    if (!id.empty()) first[i] = by_id.emplace(id, i).second;
   }
   sorted.reserve(by_id.size());
-  for (const auto& [id, item] : by_id) sorted.push_back(item);
+  for (const auto& [id, i] : by_id) sorted.emplace_back(items[i], fates[i]);
 }
 
 Opening::Opening(const Schema& schema, bool track_versions, bool from_the_first)
@@ -127,10 +125,17 @@ absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transactio
                                                const Arrivals& arrivals,
                                                const std::vector<VersionSpan>& spans) const {
   postgres::Array ids(arrivals.sorted.size() * (kUuidLength + 1));
-  for (const envelope::Received* item : arrivals.sorted) ids.AddPlain(item->event.event_id.value());
+  postgres::Array fates, keys;
+  for (const auto& [item, fate] : arrivals.sorted) {
+    ids.AddPlain(item->event.event_id.value());
+    const char letter = static_cast<char>(fate);
+    fates.AddPlain({&letter, 1});
+  }
+  for (const VersionSpan& span : spans) keys.Add(span.aggregate_key);
   postgres::Params params;
   params.Add(under.generation).Add(ids).Add(static_cast<int64_t>(ids.size())).Add(under.group_id);
-  AddSpans(params, spans, track_versions_, from_the_first_);
+  params.Add(keys).Add(fates);
+  if (track_versions_) AddSpans(params, spans, from_the_first_);
   ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(enter_, params));
   Answer answer{.epoch = rows, .fresh = arrivals.first};
   if (rows.empty() || rows[0].IsNull("ids")) {

@@ -2,10 +2,12 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "envelope/received.h"
+#include "state/events/inbox.h"
 #include "state/events/key_states.h"
 #include "state/groups/epochs.h"
 #include "state/schema.h"
@@ -25,10 +27,11 @@ struct VersionSpan {
 // readable id count as such.
 struct Arrivals {
   Arrivals() = default;
-  explicit Arrivals(std::span<const envelope::Received* const> items);
+  // `fates`: what is to be expected of them, item by item.
+  Arrivals(std::span<const envelope::Received* const> items, const std::vector<Fate>& fates);
 
-  std::vector<const envelope::Received*> sorted;  // one per id
-  std::vector<bool> first;                        // item by item
+  std::vector<std::pair<const envelope::Received*, Fate>> sorted;  // one per id
+  std::vector<bool> first;                                         // item by item
 };
 
 // The statement with which a batch's transaction begins, in one round trip: the epoch is read; the

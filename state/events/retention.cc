@@ -12,9 +12,16 @@ constexpr std::string_view kOld = R"(
 DELETE FROM {state}.{table}
  WHERE ctid = ANY (ARRAY (
    SELECT ctid FROM {state}.{table}
-    WHERE {time} < least(now(), $4::timestamptz) - make_interval(secs => $2 / 1000.0)
+    WHERE {time} < least(now(), $4::timestamptz) - make_interval(secs => $2 / 1000.0){more}
       AND generation IN (SELECT generation FROM {state}.slots WHERE group_name = $1)
     LIMIT $3)))";
+
+// What was read at the source before a delete may be published after it, though not by a day; and
+// a dead letter can be replayed however old it is.
+constexpr std::string_view kNobodyLate = R"( - interval '1 day'
+      AND deleted_at < coalesce((SELECT min(publish_time) FROM {state}.dead_letters
+                                  WHERE group_name = $1 AND state IN ('dead', 'quarantined')),
+                                'infinity') - interval '1 day')";
 
 constexpr std::string_view kResolved = R"(
 DELETE FROM {state}.dead_letters
@@ -58,13 +65,15 @@ DELETE FROM {state}.retired_generations WHERE group_name = $1 AND generation <= 
 
 absl::StatusOr<int64_t> Retention::ForgetEvents(postgres::Connection& connection, WallTime now,
                                                 Millis age, int limit) const {
-  const auto sql = postgres::FillNames(kOld, {{"table", "inbox"}, {"time", "received_at"}});
+  const auto sql =
+      postgres::FillNames(kOld, {{"table", "inbox"}, {"time", "received_at"}, {"more", ""}});
   return connection.Affected(schema_.Sql(sql), group_, age, limit, now);
 }
 
 absl::StatusOr<int64_t> Retention::ForgetTombstones(postgres::Connection& connection, WallTime now,
                                                     Millis age, int limit) const {
-  const auto sql = postgres::FillNames(kOld, {{"table", "row_versions"}, {"time", "deleted_at"}});
+  const auto sql = postgres::FillNames(
+      kOld, {{"table", "row_versions"}, {"time", "deleted_at"}, {"more", kNobodyLate}});
   return connection.Affected(schema_.Sql(sql), group_, age, limit, now);
 }
 

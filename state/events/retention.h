@@ -17,7 +17,7 @@ class Retention : public GroupStore {
 
   // Events that were received so long ago, by the database's clock and by `now`, the caller's: one
   // that leaps ahead must not make them forgotten. And the tombstones of hard deletes, which live
-  // as long.
+  // a day longer, and as long as an open dead letter could bring something older back.
   absl::StatusOr<int64_t> ForgetEvents(postgres::Connection& connection, WallTime now, Millis age,
                                        int limit) const;
   absl::StatusOr<int64_t> ForgetTombstones(postgres::Connection& connection, WallTime now,

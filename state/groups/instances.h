@@ -18,9 +18,11 @@ struct InstanceReport {
   int64_t queued = 0;
   std::vector<int> idle_lanes;  // with nothing in hand: they don't hold the group's offset back
   std::optional<Millis> publish_lag, receive_lag, commit_lag;  // of the last commit
-  std::optional<Millis> lag;  // how old its read model is: idle is 0, stuck grows
-  std::string lag_basis;      // what that is measured by, in words
-  std::string state;          // the word on its status page
+  std::optional<Millis> lag;          // how old its read model is: idle is 0, stuck grows
+  std::string lag_basis;              // what that is measured by, in words
+  std::string state;                  // the word on its status page
+  std::optional<WallTime> heartbeat;  // when the newest one that it has heard was published
+  bool snapshots_open = true;         // false: its second subscription has no stream
 };
 
 // The instances of one group that are running.

@@ -51,9 +51,11 @@ SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.que
 // An instance that halts or waits has no message in hand, and gets none. What one that is not
 // connected (yet) will be given first can't be told.
 constexpr std::string_view kThrough = R"(
-SELECT CASE WHEN bool_and(i.state NOT IN ('starting', 'no stream', ''))
+SELECT CASE WHEN bool_and(i.state NOT IN ('starting', 'no stream', '') AND i.snapshots_open)
             THEN min(i.seen_at - make_interval(secs => coalesce(i.lag_ms, 0) / 1000.0)) END
          AS through,
+       greatest(max(i.heartbeat_at), (SELECT max(o.publish_time) FROM {state}.offsets o
+                                       WHERE o.group_name = $1)) AS newest,
        now() AS now
   FROM {state}.consumer_groups g
   JOIN {state}.instances i

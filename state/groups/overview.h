@@ -29,7 +29,9 @@ class Overview {
                                             const std::string& group, int64_t epoch) const;
 
   // One row: through, up to when everything that was delivered has been applied: the least over the
-  // instances that work, NULL when none does or one is not connected; and now, by the same clock.
+  // instances that work, NULL when none does or one is not connected; newest, when the newest
+  // message was published that has come through, a heartbeat or what an offset was saved for; and
+  // now, by the clock of through.
   absl::StatusOr<postgres::Result> Through(postgres::Connection& connection,
                                            const std::string& group) const;
 

@@ -20,15 +20,19 @@ SELECT locked, CASE WHEN locked THEN set_config('idle_session_timeout', '5min', 
 // Names of tables hold no line break: QualifiedName refuses it.
 constexpr std::string_view kLoadRebuild = R"(
 SELECT state, old_slot, new_slot, discard_slot, old_subscription, new_subscription,
-       array_to_string(tables, E'\n') AS tables, seek_time, seek_snapshot, accept_missing, keep_old_ms,
-       operator, reason, began_at, swapped_at, old_skip_before
+       array_to_string(tables, E'\n') AS tables, seek_time, seek_snapshot,
+       (SELECT string_agg(value || ' ' || key, E'\n') FROM jsonb_each_text(backfills)) AS backfills,
+       new_snapshots, accept_missing, keep_old_ms, operator, reason, began_at, swapped_at,
+       old_skip_before
   FROM {state}.rebuilds WHERE group_name = $1)";
 
 constexpr std::string_view kInsert = R"(
 INSERT INTO {state}.rebuilds
        (group_name, old_slot, new_slot, old_subscription, new_subscription, tables, seek_time,
-        seek_snapshot, accept_missing, keep_old_ms, operator, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12))";
+        seek_snapshot, accept_missing, keep_old_ms, operator, reason, backfills, new_snapshots)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+        (SELECT jsonb_object_agg(name, id) FROM unnest($13::text[], $14::text[]) AS b (name, id)),
+        nullif($15, '')))";
 
 constexpr std::string_view kFilling = R"(
 WITH filling AS (
@@ -53,7 +57,7 @@ constexpr std::string_view kAudit = R"(
 INSERT INTO {state}.audit (group_name, action, operator, reason, new)
 SELECT $1, $2, $3, $4,
        jsonb_build_object('state', state, 'old_slot', old_slot, 'new_slot', new_slot,
-                          'subscription', new_subscription)
+                          'subscription', new_subscription, 'backfills', backfills)
   FROM {state}.rebuilds WHERE group_name = $1)";
 
 // In the order of the enum.
@@ -63,6 +67,16 @@ RebuildState ParseState(std::string_view text) {
   const auto* const found = std::ranges::find(kStates, text);
   return found == std::end(kStates) ? RebuildState::kPreparing
                                     : static_cast<RebuildState>(found - std::begin(kStates));
+}
+
+// Lines of "id name".
+std::map<std::string, std::string> ParseBackfills(std::string_view text) {
+  std::map<std::string, std::string> ids;
+  for (const std::string& line : SplitList(text, '\n')) {
+    const size_t space = line.find(' ');
+    ids.emplace(line.substr(space + 1), line.substr(0, space));
+  }
+  return ids;
 }
 
 std::optional<RebuildRow> Parse(const postgres::Result& rows) {
@@ -77,6 +91,8 @@ std::optional<RebuildRow> Parse(const postgres::Result& rows) {
                     .tables = SplitList(stored.Text("tables"), '\n'),
                     .seek = SeekTarget::Stored(stored.OptionalTime("seek_time"),
                                                stored.OptionalText("seek_snapshot")),
+                    .backfills = ParseBackfills(stored.Text("backfills")),
+                    .new_snapshots = stored.String("new_snapshots"),
                     .accept_missing = stored.Bool("accept_missing"),
                     .keep_old = Millis(stored.Int("keep_old_ms")),
                     .operator_name = stored.String("operator"),
@@ -109,10 +125,15 @@ absl::StatusOr<std::optional<RebuildRow>> Rebuilds::Lock(postgres::Transaction& 
 }
 
 absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildRow& row) const {
+  std::vector<std::string> names, ids;
+  for (const auto& [name, id] : row.backfills) {
+    names.push_back(name);
+    ids.push_back(id);
+  }
   return transaction.Run(schema_.Sql(kInsert), group_, row.old_slot, row.new_slot,
                          row.old_subscription, row.new_subscription, row.tables, row.seek.time,
                          row.seek.snapshot, row.accept_missing, row.keep_old, row.operator_name,
-                         row.reason);
+                         row.reason, names, ids, row.new_snapshots);
 }
 
 absl::Status Rebuilds::SetFilling(postgres::Transaction& transaction, const RebuildRow& row) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,10 @@ struct RebuildRow {
   std::string new_subscription;
   std::vector<std::string> tables;  // as declared
   SeekTarget seek;
+  // Backfills that bring what came before `seek`: by name, their ids at the source. None = the
+  // topic's history does.
+  std::map<std::string, std::string> backfills;
+  std::string new_snapshots;  // the shadow's second subscription, of their own topic; empty = none
   bool accept_missing = false;
   Millis keep_old{0};
   std::string operator_name;
@@ -41,6 +46,7 @@ struct RebuildRow {
 
   // How the slot that is not active names its tables: behind the declared name.
   static std::string Suffix(int slot);
+  bool from_backfill() const { return !backfills.empty(); }
   std::string shadow_suffix() const { return Suffix(new_slot); }
 };
 
