@@ -7,6 +7,7 @@
 
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "projections/decode/takes_snapshots.h"
 
 namespace lockstep::projections {
 namespace pb = google::protobuf;
@@ -161,6 +162,8 @@ class Payload {
       RETURN_IF_ERROR(mapping_.json.Read(event_.payload, &json_text_, &json_));
       json_read_ = true;
     }
+    // (Of what is gone there is no event that the envelope could hold.)
+    if (event_.absent) return absl::OkStatus();
     for (const auto& [member, slot] : mapping_.json_members) {
       if (member == message && json_[slot].type != JsonValue::Type::kJson) {
         return InvalidArgument("the envelope of {} does not hold a {}", event_.event_type,
@@ -245,11 +248,10 @@ bool Replaces(const Handler& handler) { return handler.operation == Operation::k
 
 // A snapshot says how an aggregate stands: a table takes that of an event type which replaces its
 // row (and may remove it under a condition).
-absl::Status CheckTakesSnapshots(const Route& route, const Event& event) {
+absl::Status CheckRoute(const Route& route, std::string_view type, int schema_version) {
   const bool replaces = std::ranges::any_of(route.handlers, Replaces);
   for (const Handler& handler : route.handlers) {
-    if (!handler.Takes(event.schema_version)) continue;
-    const std::string_view type = event.event_type;
+    if (!handler.Takes(schema_version)) continue;
     switch (handler.operation) {
       case Operation::kReplace:
       case Operation::kIgnore:
@@ -291,6 +293,17 @@ bool Handler::Takes(int schema_version) const {
          std::ranges::find(schema_versions, schema_version) != schema_versions.end();
 }
 
+absl::Status TakesSnapshots(const Mappings& mappings, const std::string& type, int schema_version) {
+  const auto found = mappings.events.find(type);
+  if (found == mappings.events.end()) {
+    return NotFound("event type '{}' is declared in no projection", type);
+  }
+  for (const Route& route : found->second.routes) {
+    RETURN_IF_ERROR(CheckRoute(route, type, schema_version));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
   const auto found = events.find(event.event_type);
   if (found == events.end()) {
@@ -304,7 +317,9 @@ absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
   Payload payload(*this, mapping, event, is_json);
   for (const Route& route : mapping.routes) {
     bool taken = false;
-    if (event.is_snapshot()) RETURN_IF_ERROR(CheckTakesSnapshots(route, event));
+    if (event.is_snapshot()) {
+      RETURN_IF_ERROR(CheckRoute(route, event.event_type, event.schema_version));
+    }
     for (const Handler& handler : route.handlers) {
       if (!handler.Takes(event.schema_version)) continue;
       taken = true;

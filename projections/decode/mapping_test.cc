@@ -279,6 +279,25 @@ TEST_F(MappingTest, OpensTheEnvelope) {
   EXPECT_THAT(Json(R"({"inner":{}})"), ElementsAre(HasSubstr("does not hold a t.All")));
 }
 
+// A repair sends the fields of the key, and here there are none: it is the aggregate's id.
+TEST_F(MappingTest, AGhostNeedsNoEnvelope) {
+  Load("        replace: {c: s}\n", "envelope: {message: t.Wrap, oneof: body}\n");
+  for (const char* const payload : {"{}", R"({"all":{}})"}) {
+    Event ghost = MakeEvent("All", "a", 1, payload);
+    ghost.kind = envelope::EventKind::kSnapshot;
+    ghost.overwrite = ghost.absent = true;
+    const auto change = group_.projector->Map(ghost);
+    ASSERT_TRUE(change.ok()) << change.status();
+    const auto& mapped = static_cast<const MappedChange&>(**change);
+    ASSERT_EQ(mapped.rows.size(), 1u);
+    EXPECT_EQ(mapped.rows[0].operation, Operation::kDelete);
+    EXPECT_EQ(mapped.Text(mapped.cells[mapped.rows[0].first_cell]), "a");
+    ghost.absent = false;
+    EXPECT_EQ(group_.projector->Map(ghost).ok(), std::string_view(payload) != "{}")
+        << "a snapshot has something in it";
+  }
+}
+
 TEST_F(MappingTest, ChoosesByConditionsInOrder) {
   Load(
       "        - {when: {field: size, equals: LARGE}, merge: {c: {value: large}}}\n"

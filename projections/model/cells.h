@@ -44,6 +44,7 @@ class MappedChange : public Change {
   std::string_view Text(const Cell& cell) const {
     return std::string_view(text).substr(cell.offset, cell.size);
   }
+  bool ignored() const override { return rows.empty() && code.empty(); }
 
   int64_t version = 0;
   bool snapshot = false;   // how its aggregate stands at this version, not what made the version

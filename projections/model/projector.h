@@ -24,6 +24,9 @@ using envelope::Event;
 class Change {
  public:
   virtual ~Change() = default;
+
+  // Whether the mapping alone says that no table wants it.
+  virtual bool ignored() const { return false; }
 };
 
 // What became of one event of a batch.

@@ -8,6 +8,7 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
+#include "projections/plan/table_sql.h"
 
 namespace lockstep::projections {
 namespace {
@@ -66,81 +67,6 @@ std::string Unnest(const Inputs& inputs, int first, bool numbered) {
 // How the stored version must stand to the incoming one for a row to be written.
 const char* Guard(bool overwrite) { return overwrite ? "<=" : "<"; }
 
-// The statements; what stands in braces comes from Planner::Fill.
-constexpr std::string_view kWriteWhole = R"(INSERT INTO {table} AS t ({columns})
-SELECT {values}
-FROM {rows}
-ON CONFLICT ({key_columns}) DO UPDATE SET {sets}
-WHERE t.{version} {guard} excluded.{version}{owner_guard}
-RETURNING {key})";
-
-// In DO UPDATE only the table's columns can be seen; what else is known of the row is looked up by
-// its key. (A join would decide by the snapshot; this decides by the row that is locked.) A whole
-// row has no mask: nothing is looked up for it. The NULL in its place keeps the join from going
-// through the index.
-constexpr std::string_view kWriteAny = R"(WITH flags AS MATERIALIZED (
-  SELECT jsonb_object_agg({input_key}, u.first || ':' || u.mask) AS by_key FROM {rows}
-   WHERE u.mask IS NOT NULL)
-INSERT INTO {table} AS t ({columns})
-SELECT {values}
-FROM {numbered_rows}
-LEFT JOIN {table} AS s ON {masked_join}
-ORDER BY u.n
-ON CONFLICT ({key_columns}) DO UPDATE SET {sets}
-WHERE t.{version} {guard}
-      coalesce(split_part({flags}, ':', 1)::bigint, excluded.{version}){owner_guard}
-RETURNING {key})";
-
-constexpr std::string_view kStored = R"(SELECT u.n, {key}, t.{version}, {aggregate}
-FROM {numbered_rows}
-JOIN {table} AS t ON {join}
-ORDER BY u.n
-FOR UPDATE OF t)";
-
-constexpr std::string_view kClaim = R"(INSERT INTO {row_versions} AS r
-  (consumer_group, generation, projection, row_key, version, first_version, deleted_at, aggregate)
-SELECT $1, $2::bigint, {projection}, {input_key}, u.version, u.first,
-       CASE WHEN u.gone THEN now() END, {owner}
-FROM {rows}
-ON CONFLICT (consumer_group, generation, projection, row_key) DO UPDATE
-SET version = excluded.version, first_version = excluded.first_version,
-    deleted_at = excluded.deleted_at, aggregate = excluded.aggregate
-WHERE r.version {guard} excluded.first_version{claim_owner_guard}
-RETURNING r.row_key)";
-
-// Row by row: planned while the table was small, a join would go through all rows of the group.
-constexpr std::string_view kClaimed = R"(SELECT u.n, r.row_key, r.version, r.aggregate
-FROM {numbered_rows}
-CROSS JOIN LATERAL (
-  SELECT c.row_key, c.version, c.aggregate FROM {row_versions} AS c
-   WHERE c.consumer_group = $1 AND c.generation = $2::bigint
-     AND c.projection = {projection} AND c.row_key = {input_key}
-   LIMIT 1 FOR UPDATE) AS r
-ORDER BY u.n)";
-
-constexpr std::string_view kDelete = R"(DELETE FROM {table} AS t USING {numbered_rows}
-WHERE {join} AND t.{version} <= u.version{input_owner_guard}
-RETURNING u.n)";
-
-constexpr std::string_view kBury = R"(UPDATE {table} AS t SET {sets}
-FROM {numbered_rows}
-WHERE {join} AND t.{version} <= u.version AND t.{deleted_at} IS NULL{input_owner_guard}
-RETURNING u.n)";
-
-// Leaves the tombstones: those are an event's word.
-constexpr std::string_view kForget = R"(DELETE FROM {row_versions} AS r USING {rows}
-WHERE r.consumer_group = $1 AND r.generation = $2::bigint AND r.projection = {projection}
-  AND r.row_key = {input_key} AND r.version <= u.version
-  AND r.deleted_at IS NULL{forget_owner_guard})";
-
-// Postgres sums: exact for numbers of any size, and equal keys are its own to judge.
-constexpr std::string_view kCount = R"(INSERT INTO {table} AS t ({columns})
-SELECT {values}
-FROM {rows}
-GROUP BY {key_inputs}
-ORDER BY {key_inputs}
-ON CONFLICT ({key_columns}) DO UPDATE SET {sets})";
-
 class Planner {
  public:
   Planner(const Table& table, const LiveTable& live, const std::string& state_schema)
@@ -178,18 +104,19 @@ class Planner {
       plan_->write_whole[overwrite] = WriteWhole(overwrite);
       plan_->write_any[overwrite] = WriteAny(overwrite);
     }
-    plan_->stored = Fill("stored", kStored, {keys_});
+    plan_->stored = Fill("stored", table_sql::kStored, {keys_});
     const Inputs owner = table_.aggregate.empty() ? Inputs() : Inputs{{"owner", "text"}};
     const Inputs gone = keys_ + version_ + owner;
-    plan_->remove = table_.deleted_at.empty() ? Fill("delete", kDelete, {gone})
-                                              : Fill("bury", kBury, {gone, 1, false, Burial()});
+    plan_->remove = table_.deleted_at.empty()
+                        ? Fill("delete", table_sql::kDelete, {gone})
+                        : Fill("bury", table_sql::kBury, {gone, 1, false, Burial()});
     if (!table_.hard_deletes()) return plan_;
-    plan_->forget = Fill("forget", kForget, {gone, kAfterGeneration});
+    plan_->forget = Fill("forget", table_sql::kForget, {gone, kAfterGeneration});
     const Inputs claim =
         keys_ + version_ + Inputs{{"first", "bigint"}, {"gone", "boolean"}} + owner;
-    plan_->claim[0] = Fill("claim", kClaim, {claim, kAfterGeneration, false});
-    plan_->claim[1] = Fill("claim_over", kClaim, {claim, kAfterGeneration, true});
-    plan_->claimed = Fill("claimed", kClaimed, {keys_, kAfterGeneration});
+    plan_->claim[0] = Fill("claim", table_sql::kClaim, {claim, kAfterGeneration, false});
+    plan_->claim[1] = Fill("claim_over", table_sql::kClaim, {claim, kAfterGeneration, true});
+    plan_->claimed = Fill("claimed", table_sql::kClaimed, {keys_, kAfterGeneration});
     return plan_;
   }
 
@@ -284,7 +211,7 @@ class Planner {
 
   PlannedStatement WriteWhole(bool overwrite) const {
     return Fill(
-        overwrite ? "whole_over" : "whole", kWriteWhole,
+        overwrite ? "whole_over" : "whole", table_sql::kWriteWhole,
         {RowWith(values_), 1, overwrite, Each(version_ + values_ + bookkeeping_, &Input::TakeNew)});
   }
 
@@ -319,7 +246,7 @@ class Planner {
           "\n({}) = (SELECT {}\n  FROM (SELECT split_part({}, ':', 2) AS mask OFFSET 0) AS f)",
           List(Each(values, &Input::column)), fmt::join(updates, ",\n    "), Flags()));
     }
-    return Fill(overwrite ? "any_over" : "any", kWriteAny,
+    return Fill(overwrite ? "any_over" : "any", table_sql::kWriteAny,
                 {RowWith(values) + Inputs{{"first", "bigint"}, {"mask", "text"}}, 1, overwrite,
                  std::move(sets)});
   }
@@ -332,7 +259,8 @@ class Planner {
       sets.push_back(fmt::format("{0} = coalesce(t.{0}, '0') + excluded.{0}", value.column));
     }
     for (const Input& updated_at : bookkeeping_) sets.push_back(updated_at.TakeNew());
-    return Fill("count", kCount, {keys_ + values + bookkeeping_, 1, false, std::move(sets)});
+    return Fill("count", table_sql::kCount,
+                {keys_ + values + bookkeeping_, 1, false, std::move(sets)});
   }
 
   static inline std::atomic<int> plans_ = 0;  // statement names are unique per connection

@@ -130,11 +130,16 @@ absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projecto
         add(table.deleted_at, cell);
       }
     }
-    if (!table.version.empty()) {
-      explained.columns.emplace_back(table.version, fmt::format("{}", mapped.version));
+    // What the source does not have leaves no version behind, and stays whose it was.
+    const bool gone = mapped.absent && row.operation == Operation::kDelete;
+    const bool stays = !gone || !table.deleted_at.empty();
+    if (!table.version.empty() && stays) {
+      explained.columns.emplace_back(table.version, gone ? "0" : fmt::format("{}", mapped.version));
     }
-    if (!table.aggregate.empty()) explained.columns.emplace_back(table.aggregate, mapped.aggregate);
-    if (!table.updated_at.empty()) explained.columns.emplace_back(table.updated_at, "now");
+    if (!table.aggregate.empty() && !gone) {
+      explained.columns.emplace_back(table.aggregate, mapped.aggregate);
+    }
+    if (!table.updated_at.empty() && stays) explained.columns.emplace_back(table.updated_at, "now");
     rows.push_back(std::move(explained));
   }
   return rows;
@@ -184,7 +189,7 @@ absl::StatusOr<bool> GuardPreview::Seen(const Event& event) {
 
 // Answers one row: the key as one text, the stored version (NULL = none), whether it is deleted,
 // its aggregate.
-std::string GuardPreview::Query(const Table& table, const LiveTable& live) const {
+std::string GuardPreview::Query(const Table& table, const LiveTable& live, bool of_versions) const {
   std::vector<std::string> inputs;
   std::vector<std::string> joins;
   std::vector<std::string> key;
@@ -197,7 +202,7 @@ std::string GuardPreview::Query(const Table& table, const LiveTable& live) const
   const std::string key_text =
       key.size() == 1 ? key[0] + "::text" : fmt::format("ROW({})::text", fmt::join(key, ", "));
   const std::string from = fmt::format("FROM (SELECT {}) AS k", fmt::join(inputs, ", "));
-  if (table.hard_deletes() && generation_.has_value()) {
+  if (of_versions) {
     const size_t next = table.key.size() + 1;
     return fmt::format(
         "SELECT {0}, r.version, r.deleted_at IS NOT NULL, r.aggregate\n{1}\n"
@@ -223,10 +228,11 @@ absl::Status GuardPreview::Judge(const Event& event, ExplainedRow* row) {
   }
   postgres::Params params;
   for (const auto& [column, value] : row->key) params.Add(value);
-  if (table.hard_deletes() && generation_.has_value()) {
-    params.Add(plan_->group).Add(*generation_).Add(table.projection);
-  }
-  const auto found = connection_->Execute(Query(table, live_[row->table_index]), params);
+  // A row that the source does not have goes whatever is remembered of it.
+  const bool of_versions = table.hard_deletes() && generation_.has_value() && !event.absent;
+  if (of_versions) params.Add(plan_->group).Add(*generation_).Add(table.projection);
+  const auto found =
+      connection_->Execute(Query(table, live_[row->table_index], of_versions), params);
   if (!found.ok()) {
     if (postgres::Classify(found.status()) != postgres::ErrorClass::kData) return found.status();
     row->guard->verdict = "dead letter";  // the key is no value of its column
@@ -249,10 +255,16 @@ absl::Status GuardPreview::Judge(const Event& event, ExplainedRow* row) {
       stored->aggregate != own) {
     row->guard->verdict = "foreign";
     row->guard->why = *stored->aggregate;
+  } else if (event.absent) {
+    const bool there = stored.has_value() && !stored->deleted && stored->version <= event.version;
+    row->guard->verdict = there ? "apply" : "superseded";
+    if (there) {
+      would_be_[at] = table.deleted_at.empty() ? std::nullopt : std::optional(Stored{0, true, own});
+    }
   } else if (!stored.has_value() || stored->version < event.version ||
              (stored->version == event.version && event.overwrite)) {
     row->guard->verdict = "apply";
-    would_be_[at] = {event.version, row->operation.ends_with("delete"), own};
+    would_be_[at] = Stored{event.version, row->operation.ends_with("delete"), own};
   } else {
     const bool fork = stored->version == event.version && !event.is_snapshot();
     row->guard->verdict = fork ? "conflict" : "superseded";

@@ -65,13 +65,15 @@ class GuardPreview {
 
   GuardPreview(const GroupPlan& plan, postgres::Connection& connection)
       : plan_(&plan), connection_(&connection) {}
-  std::string Query(const Table& table, const LiveTable& live) const;
+  // `of_versions`: what row_versions says, tombstones included, rather than the table.
+  std::string Query(const Table& table, const LiveTable& live, bool of_versions) const;
 
   const GroupPlan* plan_;
   postgres::Connection* connection_;
-  std::optional<int64_t> generation_;                          // of the group's active slot
-  std::vector<LiveTable> live_;                                // by table
-  std::map<std::pair<size_t, std::string>, Stored> would_be_;  // table and key
+  std::optional<int64_t> generation_;  // of the group's active slot
+  std::vector<LiveTable> live_;        // by table
+  // By table and key; nothing = the row would be gone without a trace.
+  std::map<std::pair<size_t, std::string>, std::optional<Stored>> would_be_;
 };
 
 // The payload of an event as JSON, for people who asked to see it: JSON as it is, protobuf decoded

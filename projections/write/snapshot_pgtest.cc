@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "platform/status.h"
+#include "postgres/sql_error.h"
 #include "projections/model/projection.h"
 #include "projections/testing/test_group.h"
 
@@ -175,6 +176,21 @@ TEST_F(SnapshotTest, AGhostLeavesNoVersionBehind) {
   EXPECT_THAT(Hard(), ElementsAre("x|two|99"));
   EXPECT_THAT(Soft(), ElementsAre("x|99|f"));
   EXPECT_THAT(Kept(), ElementsAre("two|2"));
+}
+
+// A table that allows no version 0 keeps its ghosts, and the message dies with the constraint's
+// name.
+TEST_F(SnapshotTest, ATableMustAllowTheVersionThatABuriedGhostHas) {
+  group_.db().Run("ALTER TABLE x.soft ADD CONSTRAINT positive CHECK (version > 0)");
+  Apply(Thing("Made", 5, "ghost", "ghost"));
+  const auto refused = group_.TryApply({Ghost(5)});
+  EXPECT_EQ(postgres::Classify(refused.status()), postgres::ErrorClass::kData);
+  EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr("positive"));
+  EXPECT_THAT(Soft(), ElementsAre("ghost|5|f"));
+  group_.db().Run(
+      "ALTER TABLE x.soft DROP CONSTRAINT positive, ADD CONSTRAINT positive CHECK (version >= 0)");
+  EXPECT_EQ(Apply(Ghost(5)), Outcome::kApplied);
+  EXPECT_THAT(Soft(), ElementsAre("ghost|0|t"));
 }
 
 TEST_F(SnapshotTest, AGhostLeavesTheTombstoneThatAnEventMade) {
