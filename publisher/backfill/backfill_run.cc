@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -12,7 +11,9 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "platform/text.h"
+#include "postgres/cancel_on_stop.h"
 #include "postgres/sql_error.h"
+#include "publisher/backfill/source_check.h"
 #include "publisher/dispatch/failure.h"
 
 namespace lockstep::publisher {
@@ -36,19 +37,6 @@ absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect(const std::string&
                                      .application_name = "lockstep-publisher backfill",
                                      .statement_timeout = statement_timeout});
 }
-
-// As long as it lives, a stop cancels what a session is doing: a scan of the source may take long.
-class CancelOnStop {
- public:
-  CancelOnStop(const std::stop_token& stop, std::string database, int pid)
-      : callback_(stop, [database = std::move(database), pid] {
-          const auto other = Connect(database, Millis(5'000));
-          if (other.ok()) (*other)->Run("SELECT pg_cancel_backend($1::int)", pid).IgnoreError();
-        }) {}
-
- private:
-  std::stop_callback<std::function<void()>> callback_;
-};
 
 }  // namespace
 
@@ -108,12 +96,15 @@ absl::StatusOr<bool> BackfillRun::Begin() {
     return parts_.store.Begin(record_.id, parts_.token, lsn, std::nullopt, record_.rows_expected);
   }
   ASSIGN_OR_RETURN(const auto patient, Connect(parts_.database, kBeginTimeout));
-  const CancelOnStop cancel(parts_.stop, parts_.database, patient->backend_pid());
+  const postgres::CancelOnStop cancel(parts_.stop, parts_.database, patient->backend_pid());
   ASSIGN_OR_RETURN(const bool nulls, query_->HasNullKeys(*patient));
   if (nulls) {
     return InvalidArgument("{} has rows with NULL in the key ({}): no order holds them",
                            declaration_.SourceName(), fmt::join(declaration_.key, ", "));
   }
+  const auto twins = FindTwins(*patient, declaration_);
+  if (!twins.ok()) return query_->Explain(twins.status());
+  if (!twins->empty()) return InvalidArgument("{}", *twins);
   ASSIGN_OR_RETURN(highest_, query_->Highest(*patient));
   ASSIGN_OR_RETURN(const int64_t estimate, query_->Estimate(*patient));
   log::Info("a backfill begins", {{"backfill", record_.name},
@@ -126,7 +117,7 @@ absl::StatusOr<bool> BackfillRun::Begin() {
 
 absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
   RETURN_IF_ERROR(Open());
-  const CancelOnStop cancel(parts_.stop, parts_.database, source_->backend_pid());
+  const postgres::CancelOnStop cancel(parts_.stop, parts_.database, source_->backend_pid());
   ASSIGN_OR_RETURN(const bool begun, Begin());
   if (!begun) return End::kLost;
   const SteadyTime turn_ends = Clock::System().Steady() + parts_.turn;
@@ -159,7 +150,10 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::Next(const std::optional<KeyTexts
     const int asked = size_.rows();
     const SteadyTime began = Clock::System().Steady();
     auto page = record_.repair ? NextRepairs(after) : NextRows(after);
-    if (postgres::SqlState(page.status()) == "57014" && !parts_.stop.stop_requested()) {
+    const std::string state = postgres::SqlState(page.status());
+    // A replica cancels what is in the way of its replay (40001); a shorter page is less so.
+    const bool conflict = state == "40001" && asked > 1;
+    if ((state == "57014" || conflict) && !parts_.stop.stop_requested()) {
       if (asked == 1) {
         return InvalidArgument(
             "the reading of one row of {} was cancelled after {}: is there an index on ({})? ({})",

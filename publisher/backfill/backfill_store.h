@@ -4,70 +4,19 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
 #include "postgres/connection.h"
+#include "publisher/backfill/backfill_record.h"
 #include "publisher/backfill/declaration.h"
 
 namespace lockstep::publisher {
 
-// The texts of a declaration's key columns, in their order.
-using KeyTexts = std::vector<std::string>;
-
-// A row that a consumer has and the source has not: a repair takes it away there.
-struct Ghost {
-  KeyTexts key;  // empty = not known. With it the publisher looks once more whether it is gone
-  std::string aggregate_id;
-  std::optional<std::string> tenant_id;
-  int64_t version = 0;             // that of the consumer's row
-  nlohmann::ordered_json payload;  // the fields that the projection's key is mapped from
-};
-
-// What a repair sends, one after the other.
-struct RepairItem {
-  int64_t n = 0;  // its place, from 1
-  KeyTexts key;
-  std::optional<Ghost> ghost;
-};
-
-// A backfill as the database has it.
-struct BackfillRecord {
-  std::string id;
-  std::string outbox;
-  std::string name;
-  bool repair = false;
-  std::string state;  // running, paused, failed, cancelled, done
-  std::string created_by;
-  std::string role;
-  std::string reason;
-  WallTime created_at;
-  std::optional<WallTime> begun_at;  // none = nobody has worked on it yet
-  std::optional<WallTime> ended_at;
-  std::optional<WallTime> progress_at;
-  std::optional<WallTime> retry_at;
-  std::string start_lsn;
-  std::optional<KeyTexts> highest;  // none = not begun, or there was no row
-  std::optional<KeyTexts> cursor;   // none = no row has been sent
-  int64_t rows_done = 0;
-  int64_t rows_expected = 0;  // an estimate, but of a repair
-  int failures = 0;           // in a row, of the kind that may pass
-  std::string last_error;
-  std::string lease_owner;
-  bool leased = false;  // somebody is at it
-
-  nlohmann::ordered_json declaration;
-  std::string descriptors;
-
-  bool ended() const { return ended_at.has_value(); }
-  // As the command line, the status page and scripts see it; never the descriptor set.
-  nlohmann::ordered_json ToJson() const;
-};
-
-// All SQL on lockstep.backfills and lockstep.backfill_keys. What changes a state is audited in
+// All SQL on lockstep.backfills and lockstep.backfill_keys: what operators do in backfill_store.cc,
+// what workers do in backfill_work.cc. What changes a state is audited in
 // lockstep.outbox_audit, in the same statement. Owned by the thread of its connection, which
 // outlives it.
 class BackfillStore {
@@ -77,9 +26,10 @@ class BackfillStore {
   // For operators -----------------------------------------------------------------------------
 
   // Answers its id. ALREADY_EXISTS while one of that name and outbox has not ended. `expected`: how
-  // many rows, about.
+  // many rows, about. `id`: a UUID by which its owner finds it again; empty = any.
   absl::StatusOr<std::string> Create(const Declaration& declaration, int64_t expected,
-                                     const std::string& actor, const std::string& reason);
+                                     const std::string& actor, const std::string& reason,
+                                     const std::string& id = "");
   // A backfill of these rows alone, whose messages also replace rows of the same version; and
   // ghosts go. Refused when there are none.
   absl::StatusOr<std::string> CreateRepair(const Declaration& declaration,

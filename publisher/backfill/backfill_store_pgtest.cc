@@ -78,6 +78,17 @@ TEST_F(BackfillStoreTest, OneWorkerAtATimeHasTheLeaseAndAnotherTakesItOver) {
   EXPECT_EQ(store_.Find(id)->cursor, KeyTexts{"5"});
 }
 
+TEST_F(BackfillStoreTest, AClockThatWentBackLeavesNoLeaseAndNoWaitOfAnHour) {
+  Create();
+  ASSERT_TRUE(Claim(kTokenA).has_value());
+  db_.Run("UPDATE lockstep.backfills SET lease_until = now() + interval '1 h'");
+  ASSERT_TRUE(Claim(kTokenB).has_value());
+  db_.Run(
+      "UPDATE lockstep.backfills SET lease_token = NULL, lease_owner = NULL, lease_until = NULL, "
+      "retry_at = now() + interval '1 h'");
+  EXPECT_TRUE(Claim(kTokenA).has_value());
+}
+
 TEST_F(BackfillStoreTest, AnOperatorPausesResumesAndCancelsWithAnAudit) {
   const std::string id = Create();
   ASSERT_TRUE(Claim(kTokenA).has_value());
@@ -107,7 +118,7 @@ TEST_F(BackfillStoreTest, AnOperatorPausesResumesAndCancelsWithAnAudit) {
 TEST_F(BackfillStoreTest, AFaultThatMayPassEndsTheLeaseUntilTheNextTry) {
   const std::string id = Create();
   ASSERT_TRUE(Claim(kTokenA).has_value());
-  ASSERT_TRUE(store_.Retry(id, kTokenA, "the bus is away", Millis(3'600'000)).value());
+  ASSERT_TRUE(store_.Retry(id, kTokenA, "the bus is away", Millis(60'000)).value());
   EXPECT_FALSE(Claim(kTokenB).has_value());
   EXPECT_EQ(store_.Find(id)->failures, 1);
   db_.Run("UPDATE lockstep.backfills SET retry_at = now()");

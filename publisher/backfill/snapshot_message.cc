@@ -13,6 +13,11 @@ std::string NameRow(const Declaration& declaration, const KeyTexts& key) {
   return fmt::format("row ({}) of {}", fmt::join(key, ", "), declaration.SourceName());
 }
 
+std::string SnapshotEventId(const std::string& backfill, const std::string& aggregate_key,
+                            int64_t version) {
+  return Uuid5(backfill, fmt::format("{}\n{}", aggregate_key, version));
+}
+
 pubsub::Message SnapshotMessages::Common(const std::string& aggregate_id,
                                          const std::optional<std::string>& tenant, int64_t version,
                                          WallTime at) const {
@@ -21,7 +26,7 @@ pubsub::Message SnapshotMessages::Common(const std::string& aggregate_id,
   pubsub::Message message;
   auto& attributes = message.attributes;
   attributes.reserve(13);
-  attributes["event_id"] = Uuid5(backfill_, fmt::format("{}\n{}", key, version));
+  attributes["event_id"] = SnapshotEventId(backfill_, key, version);
   attributes["event_type"] = declaration_.event_type;
   attributes["aggregate_type"] = declaration_.aggregate_type;
   attributes["aggregate_id"] = aggregate_id;
@@ -37,24 +42,24 @@ pubsub::Message SnapshotMessages::Common(const std::string& aggregate_id,
 }
 
 absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const SourceRow& row, WallTime read_at) const {
-  const std::string name = NameRow(declaration_, row.key);
+  const auto name = [&] { return NameRow(declaration_, row.key); };
   if (!row.aggregate_id.has_value() || row.aggregate_id->empty()) {
-    return InvalidArgument("{} has no {}, which is its aggregate's id", name,
+    return InvalidArgument("{} has no {}, which is its aggregate's id", name(),
                            declaration_.aggregate_id);
   }
   if (!row.version.has_value() || *row.version < 1 ||
       *row.version == std::numeric_limits<int64_t>::max()) {
     return InvalidArgument(
-        "{} has {} in its version column {}; versions start at 1: set it, then resume", name,
+        "{} has {} in its version column {}; versions start at 1: set it, then resume", name(),
         row.version ? fmt::format("{}", *row.version) : "NULL", declaration_.version);
   }
   pubsub::Message message = Common(*row.aggregate_id, row.tenant_id, *row.version, read_at);
   message.attributes["content_type"] = payloads_.content_type();
   auto payload = payloads_.Payload(row.payload);
-  if (!payload.ok()) return InvalidArgument("{}: {}", name, MessageOf(payload.status()));
+  if (!payload.ok()) return InvalidArgument("{}: {}", name(), MessageOf(payload.status()));
   message.data = *std::move(payload);
   if (const absl::Status fits = pubsub::CheckLimits(message); !fits.ok()) {
-    return InvalidArgument("{} can't be sent: {}", name, MessageOf(fits));
+    return InvalidArgument("{} can't be sent: {}", name(), MessageOf(fits));
   }
   return message;
 }

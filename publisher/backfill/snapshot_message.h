@@ -38,6 +38,10 @@ class SnapshotMessages {
   const PayloadMaker payloads_;
 };
 
+// The id of the message of an aggregate's version in that backfill.
+std::string SnapshotEventId(const std::string& backfill, const std::string& aggregate_key,
+                            int64_t version);
+
 // "row (7, eu) of catalog.videos"
 std::string NameRow(const Declaration& declaration, const KeyTexts& key);
 

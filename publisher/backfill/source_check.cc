@@ -1,5 +1,8 @@
 #include "publisher/backfill/source_check.h"
 
+#include <algorithm>
+
+#include "envelope/event.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 #include "publisher/backfill/source_query.h"
@@ -13,15 +16,18 @@ using postgres::QuoteIdentifier;
 using postgres::Result;
 using postgres::Row;
 
-// $1 the table, $2 the key's columns: an index that proves them unique, and one in their order.
+// $1 the table, $2 columns: an index that proves them unique, NULLs too, and one in their order.
 constexpr char kIndexes[] = R"sql(
 SELECT coalesce(bool_or(indisunique AND columns <@ $2::text[]), false) AS unique,
+       coalesce(bool_or(indisunique AND columns <@ $2::text[] AND no_nulls), false) AS unique_with_nulls,
        coalesce(bool_or(columns[1:cardinality($2::text[])] = $2::text[]), false) AS ordered
 FROM (
   SELECT i.indisunique, ARRAY(
     SELECT a.attname::text FROM unnest(i.indkey::int[]) WITH ORDINALITY AS k (attnum, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE place <= i.indnkeyatts ORDER BY place) AS columns
+    WHERE place <= i.indnkeyatts ORDER BY place) AS columns,
+    (SELECT bool_and(a.attnotnull) FROM pg_attribute a
+     WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int[])) AS no_nulls
   FROM pg_index i
   WHERE i.indrelid = to_regclass($1) AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL) found)sql";
 
@@ -34,6 +40,9 @@ FROM {source} q)sql";
 
 constexpr char kRepeated[] = R"sql(
 SELECT {texts} AS key FROM {source} q GROUP BY {keys} HAVING count(*) > 1 LIMIT $1::int)sql";
+
+constexpr char kTwins[] = R"sql(
+SELECT {id}::text AS id, {tenant} AS tenant FROM {source} q GROUP BY 1, 2 HAVING count(*) > 1 LIMIT $1::int)sql";
 
 // $1 the aggregate type, $2 examples. One statement sees the row and its event together, or
 // neither.
@@ -57,6 +66,10 @@ absl::StatusOr<Result> Look(postgres::Connection& connection, const std::string&
 }
 
 std::string ColumnOf(const std::string& name) { return "q." + QuoteIdentifier(name); }
+
+std::string TenantOf(const Declaration& declaration) {
+  return declaration.tenant.empty() ? "NULL" : ColumnOf(declaration.tenant) + "::text";
+}
 
 std::string Each(const std::vector<std::string>& columns, std::string_view between,
                  std::string_view after) {
@@ -115,17 +128,14 @@ absl::Status ScanKeys(postgres::Connection& connection, const Declaration& decla
 
 absl::Status ScanVersions(postgres::Connection& connection, const Declaration& declaration,
                           SourceReport& report) {
-  ASSIGN_OR_RETURN(
-      const Result behind,
-      Look(connection,
-           FillNames(kBehind, {{"outbox", declaration.outbox.Quoted()},
-                               {"source", declaration.SourceSql()},
-                               {"id", QuoteIdentifier(declaration.aggregate_id)},
-                               {"version", QuoteIdentifier(declaration.version)},
-                               {"tenant", declaration.tenant.empty()
-                                              ? "NULL"
-                                              : ColumnOf(declaration.tenant) + "::text"}}),
-           postgres::Params(declaration.aggregate_type, kExamples)));
+  ASSIGN_OR_RETURN(const Result behind,
+                   Look(connection,
+                        FillNames(kBehind, {{"outbox", declaration.outbox.Quoted()},
+                                            {"source", declaration.SourceSql()},
+                                            {"id", QuoteIdentifier(declaration.aggregate_id)},
+                                            {"version", QuoteIdentifier(declaration.version)},
+                                            {"tenant", TenantOf(declaration)}}),
+                        postgres::Params(declaration.aggregate_type, kExamples)));
   if (behind.empty()) return absl::OkStatus();
   std::vector<std::string> examples;
   for (const Row row : behind) {
@@ -140,7 +150,42 @@ absl::Status ScanVersions(postgres::Connection& connection, const Declaration& d
   return absl::OkStatus();
 }
 
+// Whether no two rows can be of one aggregate, if the key is unique.
+absl::StatusOr<bool> AggregatesAreUnique(postgres::Connection& connection,
+                                         const Declaration& declaration) {
+  std::vector<std::string> columns = {declaration.aggregate_id};
+  if (!declaration.tenant.empty()) columns.push_back(declaration.tenant);
+  if (std::ranges::all_of(declaration.key, [&](const std::string& column) {
+        return std::ranges::find(columns, column) != columns.end();
+      })) {
+    return true;
+  }
+  if (declaration.table.empty()) return false;
+  ASSIGN_OR_RETURN(const Result indexes,
+                   connection.Execute(kIndexes, declaration.SourceSql(), columns));
+  return indexes[0].Bool("unique_with_nulls");
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> FindTwins(postgres::Connection& connection,
+                                      const Declaration& declaration) {
+  ASSIGN_OR_RETURN(const bool unique, AggregatesAreUnique(connection, declaration));
+  if (unique) return "";
+  ASSIGN_OR_RETURN(const Result twins,
+                   Look(connection,
+                        FillNames(kTwins, {{"id", ColumnOf(declaration.aggregate_id)},
+                                           {"tenant", TenantOf(declaration)},
+                                           {"source", declaration.SourceSql()}}),
+                        postgres::Params(1)));
+  if (twins.empty()) return "";
+  return fmt::format(
+      "two rows of {} are of the aggregate {}: a snapshot says how a whole aggregate stands, so "
+      "each must be one row (a `query` can join them), or `aggregate_id` is another column",
+      declaration.SourceName(),
+      envelope::AggregateKey(
+          {twins[0].OptionalText("tenant"), declaration.aggregate_type, twins[0].String("id")}));
+}
 
 nlohmann::ordered_json SourceReport::ToJson() const {
   return {{"ok", problems.empty()},
@@ -183,6 +228,8 @@ absl::StatusOr<SourceReport> CheckSource(postgres::Connection& connection,
   const auto all = [&]() -> absl::Status {
     RETURN_IF_ERROR(ScanRows(connection, declaration, report));
     if (!unique) RETURN_IF_ERROR(ScanKeys(connection, declaration, report));
+    ASSIGN_OR_RETURN(std::string twins, FindTwins(connection, declaration));
+    if (!twins.empty()) report.problems.push_back(std::move(twins));
     return ScanVersions(connection, declaration, report);
   };
   RETURN_IF_ERROR(query->Explain(all()));

@@ -218,5 +218,28 @@ TEST_F(SourceQueryTest, FindsRowsWhoseVersionIsBehindTheOutbox) {
   EXPECT_THAT(Problems(declaration), HasSubstr("(6 has 1 and an event of 9)"));
 }
 
+// Of two snapshots of one aggregate and version a consumer would drop the second.
+TEST_F(SourceQueryTest, RefusesTwoRowsOfOneAggregate) {
+  db_.Run(
+      "CREATE TABLE shop.lines (line int PRIMARY KEY, id text NOT NULL, tenant text, version int); "
+      "INSERT INTO shop.lines VALUES (1, 'a', 't', 1), (2, 'b', 't', 1), (3, 'a', 'u', 1), "
+      "(4, 'c', NULL, 1)");
+  Declaration lines = Items();
+  lines.table = "shop.lines";
+  lines.key = {"line"};
+  lines.fields = {{"id", "id"}};
+  EXPECT_THAT(Problems(lines), HasSubstr("two rows of shop.lines are of the aggregate item/a"));
+  lines.tenant = "tenant";
+  EXPECT_EQ(Problems(lines), "");
+  // An index that lets NULLs repeat proves nothing.
+  db_.Run(
+      "CREATE UNIQUE INDEX ON shop.lines (tenant, id); INSERT INTO shop.lines VALUES "
+      "(5, 'c', NULL, 2)");
+  EXPECT_THAT(Problems(lines), HasSubstr("of the aggregate item/c"));
+  lines.table = "";
+  lines.query = "SELECT DISTINCT ON (id, tenant) * FROM shop.lines ORDER BY id, tenant, version";
+  EXPECT_EQ(Problems(lines), "");
+}
+
 }  // namespace
 }  // namespace lockstep::publisher

@@ -140,6 +140,10 @@ absl::Status PublisherConfig::Validate() const {
   RETURN_IF_ERROR(Positive("cleaner.interval", cleaner.interval.count()));
   RETURN_IF_ERROR(Positive("cleaner.batch_size", cleaner.batch_size));
   RETURN_IF_ERROR(Positive("heartbeat.interval", heartbeat.interval.count()));
+  if (backfill.lease < Millis(1'000) || backfill.lease > Millis(240'000)) {
+    return InvalidArgument("backfill.lease is {}; it must be from 1s to 4m",
+                           FormatDuration(backfill.lease));
+  }
   RETURN_IF_ERROR(Positive("metrics.backlog_interval", metrics.backlog_interval.count()));
   RETURN_IF_ERROR(Positive("relay.ping_interval", ownership.ping_interval.count()));
   if (ownership.session_timeout < 2 * ownership.ping_interval) {
@@ -188,6 +192,9 @@ void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, lo
     backfill.Key("enabled", &options.backfill.enabled, "work on backfills of the relay's outboxes");
     BindDatabase(backfill, &options.backfill.database,
                  "a streaming replica to read backfills from; empty = `database`");
+    backfill.Key("lease", &options.backfill.lease,
+                 "another publisher goes on with a backfill so long after the last sign of the one "
+                 "that was at it");
   });
   config.Section("health", [&](ConfigSection& health) {
     health.Key("database_grace", &options.ready_grace,

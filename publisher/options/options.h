@@ -69,6 +69,7 @@ struct HeartbeatOptions {
 struct BackfillOptions {
   bool enabled = true;
   std::string database;  // a streaming replica to read them from; empty = the outbox's database
+  Millis lease{60'000};  // after the last sign of one publisher another goes on
 };
 
 // How shards are held; see shard_owner.h.

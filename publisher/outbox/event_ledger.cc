@@ -42,7 +42,7 @@ envelope::Aggregate AggregateOf(const postgres::Row& row) {
           .id = row.String("aggregate_id")};
 }
 
-LedgerRow ReadLedgerRow(const postgres::Row& row) {
+SourceEvent ReadLedgerRow(const postgres::Row& row) {
   return {.event_id = row.String("event_id"),
           .aggregate_key = envelope::AggregateKey(AggregateOf(row)),
           .version = row.Int("version"),
@@ -54,19 +54,19 @@ LedgerRow ReadLedgerRow(const postgres::Row& row) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<LedgerRow>> ReadLedger(postgres::Connection& connection,
-                                                  const postgres::QualifiedName& table,
-                                                  const LedgerFilter& filter,
-                                                  const std::string& after, int limit) {
+absl::StatusOr<std::vector<SourceEvent>> ReadLedger(postgres::Connection& connection,
+                                                    const postgres::QualifiedName& table,
+                                                    const LedgerFilter& filter,
+                                                    const std::string& after, int limit) {
   ASSIGN_OR_RETURN(const auto rows, connection.Execute(OnLedger(table, kLedger, kPageOfLedger),
                                                        after, filter.since, filter.topics, limit));
-  std::vector<LedgerRow> ledger;
+  std::vector<SourceEvent> ledger;
   for (const postgres::Row row : rows) ledger.push_back(ReadLedgerRow(row));
   return ledger;
 }
 
-absl::StatusOr<LedgerRow> ReadLedgerRow(postgres::Connection& connection,
-                                        const postgres::QualifiedName& table, int64_t sequence) {
+absl::StatusOr<SourceEvent> ReadLedgerRow(postgres::Connection& connection,
+                                          const postgres::QualifiedName& table, int64_t sequence) {
   ASSIGN_OR_RETURN(const auto rows,
                    connection.Execute(OnLedger(table, kLedger, "sequence = $1"), sequence));
   if (rows.empty()) return NotFound("{} has no row {}", table.ToString(), sequence);

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "envelope/event.h"
+#include "envelope/source_event.h"
 #include "platform/clock.h"
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
@@ -13,15 +14,7 @@
 // An outbox as a record of what was published, to be compared with what a consumer has.
 namespace lockstep::publisher {
 
-struct LedgerRow {
-  std::string event_id;
-  std::string aggregate_key;
-  int64_t version = 0;
-  std::string event_type;
-  std::string message_id;
-  std::string state;  // published, pending, dead or quarantined
-  std::optional<WallTime> published;
-};
+using envelope::SourceEvent;
 
 struct LedgerFilter {
   WallTime since;                   // published since then, or not published yet
@@ -29,13 +22,13 @@ struct LedgerFilter {
 };
 
 // In the order of their ids: those past `after` (empty = from the first), at most so many.
-absl::StatusOr<std::vector<LedgerRow>> ReadLedger(postgres::Connection& connection,
-                                                  const postgres::QualifiedName& table,
-                                                  const LedgerFilter& filter,
-                                                  const std::string& after, int limit);
+absl::StatusOr<std::vector<SourceEvent>> ReadLedger(postgres::Connection& connection,
+                                                    const postgres::QualifiedName& table,
+                                                    const LedgerFilter& filter,
+                                                    const std::string& after, int limit);
 
-absl::StatusOr<LedgerRow> ReadLedgerRow(postgres::Connection& connection,
-                                        const postgres::QualifiedName& table, int64_t sequence);
+absl::StatusOr<SourceEvent> ReadLedgerRow(postgres::Connection& connection,
+                                          const postgres::QualifiedName& table, int64_t sequence);
 
 // Which of these events the outbox has, whenever they were published.
 absl::StatusOr<std::vector<std::string>> KeptEvents(postgres::Connection& connection,

@@ -1,5 +1,6 @@
 #include "publisher/outbox/outbox_rows.h"
 
+#include "envelope/event.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 
@@ -65,6 +66,14 @@ constexpr char kWaiting[] = R"sql(
 SELECT count(*) FROM {outbox}
 WHERE published_at IS NULL AND available_at < 'infinity' AND sequence <= $1)sql";
 constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) FROM {outbox}";
+
+constexpr char kNewestPublished[] = R"sql(
+SELECT event_id, tenant_id, aggregate_id, version, coalesce(message_id, '') AS message_id
+FROM (SELECT * FROM (SELECT sequence, event_id, tenant_id, aggregate_type, aggregate_id, version, message_id,
+                            published_at
+                     FROM {outbox} WHERE sequence <= $2 ORDER BY sequence DESC LIMIT 10000) t
+      WHERE published_at IS NOT NULL AND aggregate_type = $1) t
+ORDER BY sequence DESC LIMIT 1)sql";
 
 // A reader and an operator have no right to payloads, and so not to their size either.
 constexpr char kMayReadPayload[] = R"sql(
@@ -246,6 +255,22 @@ absl::StatusOr<int64_t> CountWaiting(postgres::Connection& connection, const Qua
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
                                        const QualifiedName& table) {
   return connection.Number(About(table, kNewest));
+}
+
+absl::StatusOr<std::optional<PublishedEvent>> NewestPublished(postgres::Connection& connection,
+                                                              const QualifiedName& table,
+                                                              const std::string& aggregate_type,
+                                                              int64_t sequence) {
+  ASSIGN_OR_RETURN(const Result found,
+                   connection.Execute(About(table, kNewestPublished), aggregate_type, sequence));
+  if (found.empty()) return std::nullopt;
+  const postgres::Row row = found[0];
+  return PublishedEvent{
+      .event_id = row.String("event_id"),
+      .aggregate_key = envelope::AggregateKey(
+          {row.OptionalText("tenant_id"), aggregate_type, row.String("aggregate_id")}),
+      .version = row.Int("version"),
+      .message_id = row.String("message_id")};
 }
 
 absl::StatusOr<ordered_json> FindRows(postgres::Connection& connection, const QualifiedName& table,

@@ -47,6 +47,18 @@ absl::StatusOr<int64_t> CountUnpublished(postgres::Connection& connection,
 // behind one that is.
 absl::StatusOr<int64_t> CountWaiting(postgres::Connection& connection,
                                      const postgres::QualifiedName& table, int64_t sequence);
+// The newest event about aggregates of that type up to a position, among the last ten thousand rows
+// that are published; nothing when there is none.
+struct PublishedEvent {
+  std::string event_id;
+  std::string aggregate_key;
+  int64_t version = 0;
+  std::string message_id;
+};
+absl::StatusOr<std::optional<PublishedEvent>> NewestPublished(postgres::Connection& connection,
+                                                              const postgres::QualifiedName& table,
+                                                              const std::string& aggregate_type,
+                                                              int64_t sequence);
 // The newest committed position; 0 = none.
 absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
                                        const postgres::QualifiedName& table);

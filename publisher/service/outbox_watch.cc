@@ -32,7 +32,7 @@ constexpr OutboxGauge kGauges[] = {
      [](const OutboxRecord& record) { return static_cast<double>(record.dead); }},
     {"outbox_quarantined", "rows in quarantine",
      [](const OutboxRecord& record) { return static_cast<double>(record.quarantined); }},
-    {"backfill_rows_remaining", "rows that backfills have still to send, about",
+    {"backfill_rows_remaining", "rows that running backfills have still to send, about",
      [](const OutboxRecord& record) { return static_cast<double>(record.backfill_rows); }},
     {"backfills_failed", "backfills that stopped and wait for somebody",
      [](const OutboxRecord& record) { return static_cast<double>(record.failed_backfills); }},
@@ -89,7 +89,9 @@ absl::Status OutboxWatch::ReadBackfills(const std::string& table, OutboxRecord& 
   record.part["backfills"] = nlohmann::json::array();
   for (const BackfillRecord& backfill : backfills) {
     record.failed_backfills += backfill.state == "failed" ? 1 : 0;
-    record.backfill_rows += std::max<int64_t>(0, backfill.rows_expected - backfill.rows_done);
+    if (backfill.state == "running") {
+      record.backfill_rows += std::max<int64_t>(0, backfill.rows_expected - backfill.rows_done);
+    }
     nlohmann::json part = nlohmann::json::parse(backfill.ToJson().dump());
     for (const char* key : {"cursor", "highest"})
       part.erase(key);  // of rows: lockstepctl shows them

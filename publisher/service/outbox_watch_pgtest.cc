@@ -52,6 +52,19 @@ TEST_F(OutboxWatchTest, CountsPendingLockedDeadAndReplays) {
   EXPECT_TRUE(Shows(R"(replay_total{kind="outbox"} 0)"));
 }
 
+TEST_F(OutboxWatchTest, CountsWhatRunningBackfillsHaveToSendAndThoseThatFailed) {
+  db_.Run(
+      "INSERT INTO lockstep.backfills (outbox, name, declaration, created_by, state, rows_expected,"
+      " rows_done, last_error) VALUES ('shop.outbox', 'a', '{}', 'ann', 'running', 100, 40, NULL),"
+      " ('shop.outbox', 'b', '{}', 'ann', 'running', 5, 7, NULL),"
+      " ('shop.outbox', 'c', '{}', 'ann', 'paused', 1000, 0, NULL),"
+      " ('shop.outbox', 'd', '{}', 'ann', 'failed', 1000, 0, 'why')");
+  const auto watch = Make();
+  watch->Look();
+  EXPECT_TRUE(Shows(R"(backfill_rows_remaining{table="shop.outbox"} 60)"));
+  EXPECT_TRUE(Shows(R"(backfills_failed{table="shop.outbox"} 1)"));
+}
+
 TEST_F(OutboxWatchTest, TheOwnerOfTheFirstShardCountsAReplayOnce) {
   EnqueueMany("dead", 1);
   const auto replay = [&] {

@@ -171,7 +171,8 @@ void PublisherService::SetBackfill(pubsub::Publisher& publisher,
   if (!config_.backfill.enabled || !config_.relay_enabled || config_.tables.empty()) return;
   BackfillWorker::Options options{.database = config_.database,
                                   .replica = config_.backfill.database,
-                                  .instance = config_.instance};
+                                  .instance = config_.instance,
+                                  .lease = config_.backfill.lease};
   for (const RelayOptions& relay : config_.tables) {
     const auto name = postgres::QualifiedName::Parse(relay.table);
     if (name.ok()) options.outboxes.push_back(name->Quoted());

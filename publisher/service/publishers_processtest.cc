@@ -266,7 +266,7 @@ TEST_F(PublishersTest, IdleIsQuietAndUsesNoCpu) {
   RecordProperty("cpu_ms", static_cast<int>(publisher->CpuMillis() - cpu));
   fmt::print("idle: {} queries and {} ms of CPU in {} s\n", queries, publisher->CpuMillis() - cpu,
              kSeconds);
-  EXPECT_LT(queries, kSeconds);
+  EXPECT_LT(queries, kSeconds * 3 / 2);  // two rounds of counting may fall into it
   EXPECT_LT(publisher->CpuMillis() - cpu, 10 * kSeconds);  // one per cent
 }
 

@@ -1,0 +1,191 @@
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+
+#include "publisher/testing/backfill_worker_test.h"
+#include "tests/support/eventually.h"
+
+// What stops a backfill, slows it, or holds it up: the source, its operator, its throttle.
+namespace lockstep::publisher {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(BackfillWorkerTest, ARowThatCantBeSentStopsItThereAndItGoesOnAfterwards) {
+  Fill(500);
+  db_.Run("UPDATE shop.items SET version = NULL WHERE id = 321");
+  const std::string id = Start(Items());
+  const auto a = Make(bus_);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "failed");
+  EXPECT_THAT(Of(id).last_error, HasSubstr("row (321) of shop.items has NULL"));
+  EXPECT_EQ(Of(id).cursor, KeyTexts{"320"});
+  EXPECT_EQ(Sent(bus_), Rows(320));
+  EXPECT_FALSE(a->worker->Turn().value());
+  db_.Run("UPDATE shop.items SET version = 1 WHERE id = 321");
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(bus_.published().size(), 500U);
+  EXPECT_EQ(Of(id).state, "done");
+}
+
+TEST_F(BackfillWorkerTest, EachFaultOfTheSourceIsASentenceAndCanBeResumed) {
+  Fill(300);
+  const auto a = Make(bus_);
+  const auto fails = [&](const std::string& breaks, const std::string& mends,
+                         const std::string& words) {
+    const std::string id = Start(Items());
+    db_.Run(breaks);
+    EXPECT_TRUE(a->worker->Turn().value());
+    EXPECT_EQ(Of(id).state, "failed") << breaks;
+    EXPECT_THAT(Of(id).last_error, HasSubstr(words));
+    db_.Run(mends);
+    EXPECT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+    EXPECT_TRUE(a->worker->Turn().value());
+    EXPECT_EQ(Of(id).state, "done") << Of(id).last_error;
+  };
+  fails("ALTER TABLE shop.items RENAME TO away", "ALTER TABLE shop.away RENAME TO items",
+        "shop.items can't be read");
+  fails("ALTER TABLE shop.items RENAME version TO v", "ALTER TABLE shop.items RENAME v TO version",
+        "does not exist");
+  fails(
+      "ALTER TABLE shop.items DROP CONSTRAINT items_pkey; ALTER TABLE shop.items ALTER id DROP NOT "
+      "NULL; INSERT INTO "
+      "shop.items VALUES (NULL, 'x', NULL, 1)",
+      "DELETE FROM shop.items WHERE id IS NULL", "NULL in the key (id)");
+  fails("INSERT INTO shop.items VALUES (7, 'twin', NULL, 1)",
+        "DELETE FROM shop.items WHERE name = 'twin'", "is not unique");
+  fails("UPDATE shop.items SET name = repeat('x', 11000000) WHERE id = 200",
+        "UPDATE shop.items SET name = 'short' WHERE id = 200", "row (200) of shop.items can't be");
+  Declaration elsewhere = Items();
+  elsewhere.topic = "other.events";
+  const std::string id = Start(elsewhere);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_THAT(Of(id).last_error, HasSubstr("not in the publisher's table `topics`"));
+}
+
+TEST_F(BackfillWorkerTest, TwoRowsOfOneAggregateStopItBeforeAnythingIsSent) {
+  Fill(10);
+  Declaration names = Items();
+  names.aggregate_id = "name";
+  db_.Run("UPDATE shop.items SET name = 'item 3' WHERE id = 9");
+  const std::string id = Start(names);
+  const auto a = Make(bus_);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "failed");
+  EXPECT_THAT(Of(id).last_error, HasSubstr("of the aggregate item/item 3"));
+  EXPECT_TRUE(bus_.published().empty());
+  db_.Run("UPDATE shop.items SET name = 'item 9' WHERE id = 9");
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(bus_.published().size(), 10U);
+}
+
+// The gate lets the first row pass, of which the types of the columns are asked.
+TEST_F(BackfillWorkerTest, ACancelledPageIsHalvedAndOneRowThatIsCancelledStopsIt) {
+  Fill(300);
+  db_.Run(
+      "CREATE FUNCTION shop.gate(id bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN "
+      "IF id > 100 THEN PERFORM pg_advisory_xact_lock_shared(19); END IF; RETURN id; END $$");
+  Declaration gated = Items();
+  gated.table = "";
+  gated.query = "SELECT shop.gate(id) AS id, name, version FROM shop.items";
+  const std::string id = Start(gated);
+  const auto a = Make(bus_, "a", Millis(0));
+  EXPECT_TRUE(a->worker->Turn().value());  // begins, and sends a page
+  ASSERT_EQ(Of(id).rows_done, 100);
+  // One that waits at the gate, and has not been cancelled yet.
+  std::string cancelled = "-infinity";
+  const auto waiters = [&](const std::string& count) {
+    return db_.QueryInt("SELECT count(" + count +
+                        ") FROM pg_stat_activity WHERE datname = current_database() AND "
+                        "wait_event = 'advisory' AND query_start > '" +
+                        cancelled + "'");
+  };
+  const auto turn = [&](int cancels, bool ends) {
+    db_.Run("SELECT pg_advisory_lock(19)");
+    std::thread working([&] { EXPECT_TRUE(a->worker->Turn().value()); });
+    for (int i = 0; i < cancels; ++i) {
+      EXPECT_TRUE(testing::Eventually([&] { return waiters("pg_cancel_backend(pid)") > 0; }));
+      cancelled = db_.Query("SELECT clock_timestamp()::text").Text(0, 0);
+    }
+    if (ends) working.join();
+    EXPECT_TRUE(ends || testing::Eventually([&] { return waiters("*") > 0; }));
+    db_.Run("SELECT pg_advisory_unlock(19)");
+    if (!ends) working.join();
+  };
+  turn(1, /*ends=*/false);
+  EXPECT_EQ(Of(id).rows_done, 150);
+  turn(7, /*ends=*/true);  // 100, 50, 25, 12, 6, 3, 1
+  EXPECT_EQ(Of(id).state, "failed");
+  EXPECT_THAT(Of(id).last_error, HasSubstr("the reading of one row of the query was cancelled"));
+  EXPECT_EQ(Of(id).rows_done, 150);
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kResume, id, "ann", "").ok());
+  while (Of(id).state == "running") ASSERT_TRUE(a->worker->Turn().ok());
+  EXPECT_EQ(Sent(bus_), Rows(300));
+}
+
+TEST_F(BackfillWorkerTest, IsNoFasterThanItsThrottle) {
+  Fill(700);
+  Declaration slow = Items();
+  slow.rows_per_second = 1'000;
+  const std::string id = Start(slow);
+  const SteadyTime began = Clock::System().Steady();
+  EXPECT_TRUE(Make(bus_)->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done");
+  // What the last page owes is nobody's loss: it has 400 rows at most.
+  EXPECT_GE(Clock::System().Steady() - began, Millis(300));
+}
+
+TEST_F(BackfillWorkerTest, AnOperatorsWordCountsInTheMiddleOfAPage) {
+  using Change = BackfillStore::Change;
+  Fill(1000);
+  for (const Change change : {Change::kPause, Change::kCancel}) {
+    testing::FakeBus bus;
+    AddTopic(bus);
+    const std::string id = Start(Items());
+    std::atomic<int> passed = 0;
+    bus.OnPublish([&](const std::string&, const pubsub::Message&) {
+      if (++passed == 50) bus.HoldPublishes(true);
+      return absl::OkStatus();
+    });
+    const auto a = Make(bus);
+    std::thread working([&] { EXPECT_TRUE(a->worker->Turn().value()); });
+    EXPECT_TRUE(testing::Eventually([&] { return passed >= 50; }));
+    EXPECT_TRUE(testing::Eventually([&] { return store_.Apply(change, id, "ann", "").ok(); }));
+    const BackfillRecord stopped = Of(id);
+    bus.HoldPublishes(false);
+    working.join();
+    EXPECT_EQ(Of(id).rows_done, stopped.rows_done);
+    EXPECT_EQ(Of(id).cursor, stopped.cursor);
+    EXPECT_LT(bus.published().size(), 1000U);
+    EXPECT_FALSE(a->worker->Turn().value());
+    if (change == Change::kCancel) continue;
+    ASSERT_TRUE(store_.Apply(Change::kResume, id, "ann", "").ok());
+    EXPECT_TRUE(a->worker->Turn().value());
+    EXPECT_EQ(Sent(bus), Rows(1000));
+  }
+}
+
+TEST_F(BackfillWorkerTest, TheOperatorsPauseIsHeardAndTurnsAreShared) {
+  Fill(2000);
+  Declaration slow = Items();
+  slow.rows_per_second = 100;
+  const std::string first = Start(slow);
+  Declaration second = Items();
+  second.name = "others";
+  const std::string other = Start(second);
+  const auto a = Make(bus_, "a", Millis(0));
+  EXPECT_TRUE(a->worker->Turn().value());  // a page each
+  EXPECT_EQ(Of(first).rows_done, 100);
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_GT(Of(other).rows_done, 0);
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kPause, first, "ann", "").ok());
+  while (Of(other).state == "running") ASSERT_TRUE(a->worker->Turn().ok());
+  EXPECT_EQ(Of(first).rows_done, 100);
+  EXPECT_EQ(Of(first).state, "paused");
+}
+
+}  // namespace
+}  // namespace lockstep::publisher
