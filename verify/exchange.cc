@@ -17,6 +17,34 @@ constexpr int64_t kKeysPerRange = 10'000;
 constexpr int64_t kMostKeys = 200'000;  // in one file
 constexpr size_t kRangesAtOnce = 16;
 
+FileJson NewestJson(const std::optional<publisher::PublishedEvent>& event) {
+  if (!event) return nullptr;
+  return {{"event_id", event->event_id},
+          {"aggregate", event->aggregate_key},
+          {"version", event->version},
+          {"message_id", event->message_id}};
+}
+
+absl::StatusOr<FileSource> ReadNewest(const FileJson& header) {
+  const FileJson newest = header.value("newest", FileJson());
+  if (newest.is_null()) return FileSource{};
+  publisher::PublishedEvent event;
+  try {
+    event = {.event_id = newest.at("event_id").get<std::string>(),
+             .aggregate_key = newest.at("aggregate").get<std::string>(),
+             .version = newest.at("version").get<int64_t>(),
+             .message_id = newest.at("message_id").get<std::string>()};
+  } catch (const std::exception& error) {
+    return InvalidArgument("the file's header has no readable `newest`: {}", error.what());
+  }
+  // It becomes part of an array of uuids.
+  if (event.event_id.size() != 36 ||
+      event.event_id.find_first_not_of("0123456789abcdef-") != std::string::npos) {
+    return InvalidArgument("the file's header names an event that has no UUID");
+  }
+  return FileSource{std::move(event)};
+}
+
 void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write) {
   FileJson types = FileJson::array();
   for (const KeyType& type : header.types) types.push_back(type.sql);
@@ -26,6 +54,7 @@ void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write
                   {"projection", header.projection},
                   {"types", types},
                   {"keys", keys},
+                  {"newest", NewestJson(header.newest)},
                   {"at", FormatTimestamp(Clock::System().Now())}}));
 }
 
@@ -222,16 +251,18 @@ absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t co
 absl::StatusOr<FileComparison> CompareWithFile(
     std::istream& from, const VerifyTable& table, const std::string& backfill,
     postgres::Connection& replica,
-    const std::function<absl::Status(const std::stop_token& stop)>& passed,
+    const std::function<absl::Status(const FileSource& source, const std::stop_token& stop)>&
+        passed,
     const std::stop_token& stop) {
   FileLines lines(from);
   ASSIGN_OR_RETURN(const auto first, lines.Header());
   if (!first) return InvalidArgument("the file is empty");
   ASSIGN_OR_RETURN(const auto types, ReadHeader(*first, table, backfill));
+  ASSIGN_OR_RETURN(const FileSource source, ReadNewest(*first));
   VerifySide side(replica, table.replica, types);
   FileComparison found;
   // Whatever was under way when the file was made has arrived then.
-  const absl::Status passing = passed(stop);
+  const absl::Status passing = passed(source, stop);
   if (!passing.ok()) found.result.unconfirmed = MessageOf(passing);
   FileComparer comparer(side, found);
   while (true) {

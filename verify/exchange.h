@@ -3,12 +3,14 @@
 #include <functional>
 #include <istream>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "publisher/outbox/outbox_rows.h"
 #include "verify/plan.h"
 #include "verify/side.h"
 #include "verify/verify.h"
@@ -26,10 +28,17 @@ struct AskedRange {
   std::map<RowKey, int64_t> seen;
 };
 
+// What a file says of its source's outbox.
+struct FileSource {
+  std::optional<publisher::PublishedEvent> newest;  // about the declared aggregates; none = none
+};
+
 struct ExchangeHeader {
   std::string backfill;
   std::string projection;
   std::vector<KeyType> types;  // what keys are compared as: those of the exporting side
+  // The newest event that was published when the file was begun: who has it has come so far.
+  std::optional<publisher::PublishedEvent> newest;
 };
 
 using WriteLine = std::function<void(const std::string& line)>;
@@ -53,12 +62,12 @@ struct FileComparison {
   std::vector<AskedRange> ranges;
 };
 
-// `passed` returns once the replica has all that was committed when it was called; the file is
-// older than that.
+// `passed` returns once the replica has all that the file has.
 absl::StatusOr<FileComparison> CompareWithFile(
     std::istream& from, const VerifyTable& table, const std::string& backfill,
     postgres::Connection& replica,
-    const std::function<absl::Status(const std::stop_token& stop)>& passed,
+    const std::function<absl::Status(const FileSource& source, const std::stop_token& stop)>&
+        passed,
     const std::stop_token& stop);
 
 }  // namespace lockstep::verify

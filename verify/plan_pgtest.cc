@@ -149,7 +149,7 @@ class VerifyPlanTest : public ::testing::Test {
     const auto types = ReadKeyTypes(*at_source_, table.source);
     VerifySide side(*at_source_, table.source, *types);
     std::string text;
-    const ExchangeHeader header{"videos", "videos", *types};
+    const ExchangeHeader header{"videos", "videos", *types, newest_};
     const auto write = [&](const std::string& line) { text += line + "\n"; };
     EXPECT_EQ(ranges == nullptr ? ExportRanges(side, header, write)
                                 : ExportKeys(side, header, *ranges, write),
@@ -159,7 +159,11 @@ class VerifyPlanTest : public ::testing::Test {
   absl::StatusOr<FileComparison> CompareFile(const std::string& text) {
     std::istringstream from(text);
     return CompareWithFile(from, Plan()->front(), "videos", *at_replica_,
-                           [](const std::stop_token&) { return absl::OkStatus(); }, {});
+                           [this](const FileSource& source, const std::stop_token&) {
+                             file_source_ = source;
+                             return absl::OkStatus();
+                           },
+                           {});
   }
 
   testing::TestDatabase source_, replica_;
@@ -167,6 +171,8 @@ class VerifyPlanTest : public ::testing::Test {
   publisher::Declaration declaration_;
   projections::GroupDeclaration group_;
   std::function<absl::Status()> passed_;
+  std::optional<publisher::PublishedEvent> newest_;  // of the next file
+  FileSource file_source_;                           // of the last one
   std::vector<Difference> differences_;
 };
 

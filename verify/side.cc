@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -32,7 +33,7 @@ EXPLAIN SELECT {keys} FROM {rows} AS t ORDER BY {keys} LIMIT 10000)";
 
 // A documented digest of a text, so that servers of other versions and machines agree.
 constexpr std::string_view kSummaries = R"(
-SELECT bucket, count(*) AS rows,
+SELECT bucket, count(*) AS rows, count(*) FILTER (WHERE v IS NULL) AS unversioned,
        bit_xor(('x' || encode(substr(sha256(convert_to(ROW({texts}, v)::text, 'UTF8')), 1, 8),
                               'hex'))::bit(64)::bigint) AS hash
   FROM (SELECT {bucket} AS bucket, {keys}, v FROM {rows} AS t WHERE {range}) AS t
@@ -42,6 +43,16 @@ constexpr std::string_view kSplit = R"(
 SELECT {named_texts}
   FROM (SELECT {keys}, row_number() OVER (ORDER BY {keys}) AS n FROM {rows} AS t WHERE {range}) AS t
  WHERE n % {step} = 0 ORDER BY n)";
+
+constexpr std::string_view kAfter = R"(
+SELECT {named_texts}
+  FROM (SELECT {keys} FROM {rows} AS t WHERE {range} ORDER BY {keys} OFFSET {step} LIMIT 1) AS t)";
+
+constexpr std::string_view kEstimate = R"(
+EXPLAIN (FORMAT JSON) SELECT FROM {rows} AS t WHERE {range})";
+
+constexpr std::string_view kLeast = R"(
+SELECT {named_texts} FROM {wanted} AS t ORDER BY {ordered} LIMIT 1)";
 
 constexpr std::string_view kList = R"(
 SELECT {named_texts}, t.* FROM {rows} AS t WHERE {range})";
@@ -169,12 +180,14 @@ absl::StatusOr<int64_t> VerifySide::Count() {
         "{}: {} rows have no key: ({}) is NULL; such rows can't be compared, nor replicated",
         rows_.what, row.Int("nulls"), Join(rows_.keys));
   }
-  if (row.Int("unversioned") > 0) {
-    return FailedPrecondition(
-        "{}: {} rows have no version: {} is NULL; give them one, as every change does", rows_.what,
-        row.Int("unversioned"), rows_.version);
-  }
+  if (row.Int("unversioned") > 0) return Unversioned(row.Int("unversioned"));
   return row.Int("rows");
+}
+
+absl::Status VerifySide::Unversioned(int64_t rows) const {
+  return FailedPrecondition(
+      "{}: {} rows have no version: {} is NULL; give them one, as every change does", rows_.what,
+      rows, rows_.version);
 }
 
 absl::StatusOr<bool> VerifySide::Sorted() {
@@ -210,6 +223,7 @@ absl::StatusOr<std::vector<VerifySide::Summary>> VerifySide::Summarize(
       Ask(Sql(postgres::FillNames(kSummaries, {{"bucket", bucket}, {"range", within}})), params));
   std::vector<Summary> summaries(bounds.size() + 1);
   for (const postgres::Row row : answer) {
+    if (row.Int("unversioned") > 0) return Unversioned(row.Int("unversioned"));
     summaries.at(static_cast<size_t>(row.Int("bucket"))) = {row.Int("rows"), row.Int("hash")};
   }
   return summaries;
@@ -231,6 +245,42 @@ absl::StatusOr<std::vector<RowKey>> VerifySide::Split(const KeyRange& range, int
       return Twice(bounds.back());
   }
   return bounds;
+}
+
+absl::StatusOr<std::optional<RowKey>> VerifySide::After(const KeyRange& range, int64_t rows) {
+  postgres::Params params;
+  int next = 1;
+  const std::string within = InRange(range, &params, &next);
+  ASSIGN_OR_RETURN(
+      const auto answer,
+      Ask(Sql(postgres::FillNames(kAfter, {{"range", within}, {"step", std::to_string(rows)}})),
+          params));
+  if (answer.empty()) return std::nullopt;
+  RowKey key = KeyOf(answer[0]);
+  if (range.from == key) return Twice(key);  // no step would ever get past it
+  return key;
+}
+
+absl::StatusOr<int64_t> VerifySide::Estimate(const KeyRange& range) {
+  postgres::Params params;
+  int next = 1;
+  const std::string within = InRange(range, &params, &next);
+  ASSIGN_OR_RETURN(const auto plan,
+                   Ask(Sql(postgres::FillNames(kEstimate, {{"range", within}})), params));
+  const auto parsed = nlohmann::json::parse(plan.Text(0, 0), nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_array() || parsed.empty()) return 0;
+  return parsed[0].value(nlohmann::json::json_pointer("/Plan/Plan Rows"), int64_t{0});
+}
+
+absl::StatusOr<RowKey> VerifySide::Least(const std::vector<RowKey>& keys) {
+  std::vector<std::string> ordered;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    ordered.push_back("t." + Name(i) + (types_[i].text ? " COLLATE \"C\"" : ""));
+  }
+  ASSIGN_OR_RETURN(
+      const auto answer,
+      Ask(Sql(postgres::FillNames(kLeast, {{"ordered", Join(ordered)}})), Wanted(keys)));
+  return KeyOf(answer[0]);
 }
 
 absl::Status VerifySide::Twice(const RowKey& key) const {

@@ -73,6 +73,14 @@ class VerifySide {
   // Every `step`th key of the range, in order.
   absl::StatusOr<std::vector<RowKey>> Split(const KeyRange& range, int64_t step);
 
+  // The first key of the range behind its first `rows` rows; nothing when there are no more. Where
+  // an index yields the order, it costs what it passes over.
+  absl::StatusOr<std::optional<RowKey>> After(const KeyRange& range, int64_t rows);
+  // The planner's guess of the range's rows.
+  absl::StatusOr<int64_t> Estimate(const KeyRange& range);
+  // The first of them in the order of keys. REQUIRES: there is one.
+  absl::StatusOr<RowKey> Least(const std::vector<RowKey>& keys);
+
   // The rows of the range. A key that comes twice is an error.
   absl::StatusOr<std::map<RowKey, int64_t>> List(const KeyRange& range);
 
@@ -102,6 +110,7 @@ class VerifySide {
  private:
   std::string InRange(const KeyRange& range, postgres::Params* params, int* next) const;
   absl::Status Twice(const RowKey& key) const;
+  absl::Status Unversioned(int64_t rows) const;
   absl::StatusOr<postgres::Result> Ask(const std::string& sql, const postgres::Params& params);
 
   postgres::Connection& connection_;

@@ -42,6 +42,21 @@ absl::StatusOr<VerifyResult> Verify::Run(const std::stop_token& stop) {
   return std::move(result_);
 }
 
+absl::StatusOr<VerifyResult> Verify::RunRange(const KeyRange& range, const std::stop_token& stop) {
+  stop_ = stop;
+  ASSIGN_OR_RETURN(const auto source, parts_.source.Summarize(range, {}));
+  ASSIGN_OR_RETURN(const auto replica, parts_.replica.Summarize(range, {}));
+  result_.source_rows = source[0].count;
+  result_.replica_rows = replica[0].count;
+  if (source == replica && !parts_.deep) {
+    result_.ranges = 1;
+    return std::move(result_);
+  }
+  RETURN_IF_ERROR(Compare(range, result_.source_rows, result_.replica_rows));
+  RETURN_IF_ERROR(LookAgain());
+  return std::move(result_);
+}
+
 absl::StatusOr<VerifyResult> Verify::RunKeys(const std::vector<RowKey>& keys,
                                              const std::stop_token& stop) {
   stop_ = stop;
@@ -157,6 +172,7 @@ absl::Status Verify::LookAgain() {
     if (!passed.ok()) break;
   }
   result_.moving = static_cast<int64_t>(candidates_.size());
+  for (const auto& [key, candidate] : candidates_) result_.undecided.push_back(key);
   candidates_.clear();
   if (result_.more > 0 && result_.differences.empty() && result_.unconfirmed.empty()) {
     result_.unconfirmed = fmt::format(
