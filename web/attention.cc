@@ -124,6 +124,7 @@ class Notes {
     Lanes(group, name);
     ParkedKeys(group, name);
     OtherDeadLetters(group, name);
+    for (const json& table : PartOf(group, "verify")) Compared(group, table, name);
     if (const int64_t back = IntOf(PartOf(group, "counters"), "went_back"); back > 0) {
       Add("warning",
           fmt::format("{} new event{} of group {} had an old version", back, back == 1 ? "" : "s",
@@ -150,6 +151,45 @@ class Notes {
           fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
                       Age(alert)),
           {ShowLag()});
+    }
+  }
+
+  // A table that is compared with its source.
+  void Compared(const json& group, const json& table, const std::string& name) {
+    int64_t rows = 0;
+    std::string classes;
+    const json& differences = PartOf(table, "differences");
+    for (const auto& [kind, count] : differences.items()) {
+      if (!count.is_number() || count == 0) continue;
+      rows += count.get<int64_t>();
+      classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", count.get<int64_t>(), kind);
+    }
+    const std::string projection = TextOf(table, "projection");
+    const auto command = [&](const char* verb) {
+      return fmt::format(
+          "{} {} {} --projection {}{}", ctl_, verb, TextOf(table, "arguments"), Quoted(projection),
+          schema_.empty()
+              ? " --group " + Quoted(name)
+              : fmt::format(" --group-file {}{}", Quoted(TextOf(group, "file")), InSchema()));
+    };
+    if (rows > 0) {
+      Add("warning",
+          fmt::format("{} row{} of projection {} of group {} differ{} from the source", rows,
+                      rows == 1 ? "" : "s", projection, name, rows == 1 ? "s" : ""),
+          fmt::format("By class: {}. Each was seen twice, and is looked at again every few "
+                      "minutes.",
+                      classes),
+          {{"See which", command("verify")},
+           {"See what would be sent again; --execute does it", command("repair")}});
+    }
+    if (const int64_t failures = IntOf(table, "failures"); failures > 1) {
+      Add("warning",
+          fmt::format("Projection {} of group {} can't be compared with its source", projection,
+                      name),
+          fmt::format(
+              "{} The group is not touched by it; it was tried {} times and is tried again.",
+              Sentence(TextOf(table, "last_error")), failures),
+          {{"Try it by hand", command("verify")}});
     }
   }
 

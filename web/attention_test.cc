@@ -44,6 +44,38 @@ TEST(Attention, TellsASilentPublisherFromLag) {
   EXPECT_THAT(Titles(document), ElementsAre("Group feed hears no heartbeat"));
 }
 
+TEST(Attention, SaysWhatDiffersFromItsSourceAndHowToSeeIt) {
+  json document = Runner();
+  json& table = document["groups"][0]["verify"] = {
+      {{"backfill", "videos"},
+       {"projection", "videos"},
+       {"arguments", "--declaration 'v.yaml' --source 'postgresql://r@h/catalog'"},
+       {"failures", 0},
+       {"differences", {{"missing", 0}, {"ghost", 0}}}}};
+  EXPECT_THAT(Titles(document), IsEmpty());
+  table[0]["differences"] = {{"missing", 2}, {"ghost", 1}, {"behind", 0}};
+  json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0]["title"], "3 rows of projection videos of group feed differ from the source");
+  EXPECT_THAT(notes[0]["detail"].get<std::string>(), HasSubstr("1 ghost, 2 missing"));
+  EXPECT_EQ(notes[0]["commands"][0]["command"],
+            "lockstepctl --config r.yaml verify --declaration 'v.yaml' --source "
+            "'postgresql://r@h/catalog' --projection 'videos' --group 'feed'");
+  // Where no file says which group that is.
+  document["ctl_schema"] = "feed_state";
+  document["groups"][0]["file"] = "feed.yaml";
+  EXPECT_THAT(Attention(document)[0]["commands"][1]["command"].get<std::string>(),
+              HasSubstr("repair --declaration 'v.yaml' --source 'postgresql://r@h/catalog' "
+                        "--projection 'videos' --group-file 'feed.yaml' --schema 'feed_state'"));
+  table[0]["differences"] = json::object();
+  table[0]["failures"] = 1;  // may pass
+  EXPECT_THAT(Titles(document), IsEmpty());
+  table[0]["failures"] = 2;
+  table[0]["last_error"] = "the source's database can't be reached";
+  EXPECT_THAT(Titles(document),
+              ElementsAre("Projection videos of group feed can't be compared with its source"));
+}
+
 TEST(Attention, NamesTheLaneThatIsStuck) {
   json document = Runner();
   document["groups"][0]["lanes"] = {

@@ -6,6 +6,7 @@
 
 #include "platform/config/database_address.h"
 #include "platform/duration.h"
+#include "platform/log/masking.h"
 #include "platform/version.h"
 
 namespace lockstep::web {
@@ -24,6 +25,21 @@ json TimeOrNull(WallTime at) {
 
 int64_t AgeMs(WallTime at, WallTime now) {
   return std::max<int64_t>(0, std::chrono::duration_cast<Millis>(now - at).count());
+}
+
+void Mask(json& part) {
+  if (part.is_array()) {
+    for (json& item : part) Mask(item);
+  }
+  if (!part.is_object()) return;
+  for (const auto& [name, value] : part.items()) {
+    if (name == "config") continue;
+    if (value.is_string() && !value.empty() && TellsAKey(name)) {
+      value = kMasked;
+    } else {
+      Mask(value);
+    }
+  }
 }
 
 json ConfigJson(const RunningConfig& config) {

@@ -15,6 +15,10 @@ namespace lockstep::web {
 nlohmann::json TimeOrNull(WallTime at);  // the epoch of the clock = null
 int64_t AgeMs(WallTime at, WallTime now);
 
+// Puts *** in place of what tells a key (TellsAKey), in every part but the configuration, whose
+// `key`s are its own.
+void Mask(nlohmann::json& part);
+
 // Each key with its value, its default and, where a change waits for a restart, the value then.
 nlohmann::json ConfigJson(const RunningConfig& config);
 

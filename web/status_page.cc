@@ -9,6 +9,7 @@
 #include "platform/log/masking.h"
 #include "web/api_views.h"
 #include "web/attention.h"
+#include "web/document.h"
 
 namespace lockstep::web {
 namespace {
@@ -19,22 +20,6 @@ std::string ContentType(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
   return "text/javascript; charset=utf-8";
-}
-
-// In every part but the configuration, whose `key`s are its own.
-void Mask(json& part) {
-  if (part.is_array()) {
-    for (json& item : part) Mask(item);
-  }
-  if (!part.is_object()) return;
-  for (const auto& [name, value] : part.items()) {
-    if (name == "config") continue;
-    if (value.is_string() && !value.empty() && TellsAKey(name)) {
-      value = kMasked;
-    } else {
-      Mask(value);
-    }
-  }
 }
 
 std::string Text(const json& document) {

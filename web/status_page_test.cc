@@ -74,7 +74,7 @@ TEST_F(StatusPageTest, ServesThePageFromTheBinary) {
   EXPECT_THAT(page, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(page, HasSubstr("Content-Type: text/html"));
   for (const char* asset : {"/status.css", "/status.js", "/dom.js", "/chart.js", "/format.js",
-                            "/runner_view.js", "/publisher_view.js"}) {
+                            "/runner_view.js", "/publisher_view.js", "/trace.js"}) {
     const std::string answer = Get(http_.port(), asset);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 200")) << asset;
     // The name of SVG's namespace is the one address that may stand there; nobody fetches it.

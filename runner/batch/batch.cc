@@ -48,6 +48,7 @@ Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
       key_states_(schema),
       parking_(schema),
       dead_letters_(schema, group),
+      inbox_(schema),
       slots_(schema, group) {}
 
 absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
@@ -68,7 +69,10 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
     }
   };
   const std::vector<const envelope::Received*> received(items.begin(), items.end());
-  const state::Arrivals arrivals(received);
+  std::vector<state::Fate> expected;
+  expected.reserve(items.size());
+  for (const Inbound* const item : items) expected.push_back(ExpectedFate(*item));
+  const state::Arrivals arrivals(received, expected);
   add(arrivals.first);  // as if the inbox knew none of them
   ASSIGN_OR_RETURN(state::Opening::Answer answer,
                    opening_.Enter(transaction, under, received, arrivals, run->Chains()));

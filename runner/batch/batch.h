@@ -13,6 +13,7 @@
 #include "runner/batch/key_plan.h"
 #include "runner/message/inbound.h"
 #include "state/events/dead_letters.h"
+#include "state/events/inbox.h"
 #include "state/events/key_states.h"
 #include "state/events/opening.h"
 #include "state/events/parking.h"
@@ -154,6 +155,7 @@ class Batch {
   const state::KeyStates key_states_;
   const state::Parking parking_;
   const state::DeadLetters dead_letters_;
+  const state::Inbox inbox_;
   const state::Slots slots_;
 };
 

@@ -1,5 +1,7 @@
 // The part of BatchRun that decides what becomes of each event, once its aggregate is locked.
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <tuple>
 
 #include "platform/status.h"
@@ -56,6 +58,7 @@ absl::Status BatchRun::PlanKeys(BatchResult& result) {
   for (const std::string& name : due) {
     Key& key = keys_[name];
     if (key.loaded > 0) {
+      DropTwins(key);
       Plan(key);
     } else {
       result.unfinished.push_back(name);  // one more transaction takes them
@@ -80,6 +83,19 @@ absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
   }
   for (const std::string& name : keys) Sort(keys_[name]);
   return absl::OkStatus();
+}
+
+// What a replay brings again of events that wait: they are applied as they wait, and once.
+void BatchRun::DropTwins(Key& key) {
+  std::set<std::string_view> waiting;
+  for (const Entry& entry : key.entries) {
+    if (entry.parked_before()) waiting.insert(entry.item->event.event_id.value());
+  }
+  const bool more = key.loaded < key.row.parked;
+  std::erase_if(key.entries, [&](const Entry& entry) {
+    return entry.seen && (waiting.contains(entry.item->event.event_id.value()) ||
+                          (more && entry.item->event.version > key.last_loaded));
+  });
 }
 
 // It was mapped when it came; the projection may have changed since.

@@ -24,7 +24,18 @@ absl::StatusOr<std::vector<Outcome>> Project(const projections::Projector& proje
   }
 }
 
+state::Fate FateOf(Fate fate) {
+  if (Dies(fate)) return state::Fate::kDead;
+  if (fate == Fate::kIgnored) return state::Fate::kIgnored;
+  return fate == Fate::kApplied ? state::Fate::kApplied : state::Fate::kSuperseded;
+}
+
 }  // namespace
+
+state::Fate ExpectedFate(const Inbound& item) {
+  if (item.poison) return state::Fate::kDead;
+  return item.change->ignored() ? state::Fate::kIgnored : state::Fate::kApplied;
+}
 
 void BatchRun::Add(Inbound* item, size_t index, bool seen) {
   Entry entry{.item = item, .index = index, .seen = seen};
@@ -197,7 +208,26 @@ absl::Status BatchRun::Write() {
   for (const auto& [name, key] : keys_) {
     if (key.planned && (key.changed || key.next != key.row)) changed[name] = key.next;
   }
-  return batch_.key_states_.Save(transaction_, generation, changed);
+  RETURN_IF_ERROR(batch_.key_states_.Save(transaction_, generation, changed));
+  return CorrectInbox();
+}
+
+// Mostly nothing: what was expected has come. What is expected now need not be what was when it
+// came, of one that was parked, or that is replayed.
+absl::Status BatchRun::CorrectInbox() {
+  state::Inbox::Fates wrong;
+  const auto look = [&](const Entry& entry) {
+    const EventId& id = entry.item->event.event_id;
+    if (id.value().empty() || Waits(entry.fate) || entry.fate == Fate::kDuplicate) return;
+    const bool came_before = entry.seen || entry.parked_before() || resolution_ != nullptr;
+    if (!came_before && FateOf(entry.fate) == ExpectedFate(*entry.item)) return;
+    // To be counted or merged once is to be applied, whatever a replay says that overwrites.
+    if (entry.seen && entry.fate != Fate::kApplied) return;
+    wrong.emplace_back(id, FateOf(entry.fate));
+  };
+  for (const auto& [name, key] : keys_) std::ranges::for_each(key.entries, look);
+  std::ranges::for_each(loose_, look);
+  return batch_.inbox_.Correct(transaction_, under_.generation, std::move(wrong));
 }
 
 void BatchRun::Report(BatchResult& result) {

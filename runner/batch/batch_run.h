@@ -10,6 +10,9 @@
 
 namespace lockstep::runner {
 
+// What the inbox says of an event from the beginning; BatchRun corrects it where that was wrong.
+state::Fate ExpectedFate(const Inbound& item);
+
 // One transaction of a Batch: which events go on, what becomes of each, and what must be written
 // about it. Made before the inbox is asked, as if all were new; made again if some were not.
 // batch_run.cc has its steps, batch_plan.cc decides, batch_resolve.cc ends a dead letter by hand.
@@ -71,6 +74,7 @@ class BatchRun {
   }
   absl::Status Apply(BatchResult& result);
   absl::Status Write();
+  absl::Status CorrectInbox();
   void Report(BatchResult& result);
 
   // batch_plan.cc
@@ -78,6 +82,7 @@ class BatchRun {
   absl::Status PlanKeys(BatchResult& result);
   void Plan(Key& key) const;
   absl::Status LoadParked(const std::vector<std::string>& keys);
+  static void DropTwins(Key& key);
   void MapParked(Inbound& item) const;
   static void HoldBack(Key& key);
   void Collect(BatchResult& result);

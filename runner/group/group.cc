@@ -235,7 +235,9 @@ state::InstanceReport Group::Report(int64_t before) {
                                .queued = now.in_hand(),
                                .lag = lag.lag,
                                .lag_basis = lag.basis,
-                               .state = StateWord(now, lag.lag, at, context_.environment.health)};
+                               .state = StateWord(now, lag.lag, at, context_.environment.health),
+                               .snapshots_open = now.snapshots_stream.empty()};
+  if (now.last_heartbeat != WallTime()) report.heartbeat = now.last_heartbeat;
   for (const LaneStatus& lane : now.lanes) {
     if (lane.in_hand() == 0) report.idle_lanes.push_back(lane.lane);
   }
@@ -255,6 +257,7 @@ GroupStatus Group::status() const {
   context_.metrics.Fill(status);
   if (session) {
     status.stream = session->stream_state();
+    status.snapshots_stream = session->snapshots_state();
     status.lanes = session->lanes();
   }
   lock.lock();

@@ -6,6 +6,7 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
+#include "postgres/cancel.h"
 
 namespace lockstep::runner {
 namespace {
@@ -177,10 +178,7 @@ void Session::CancelStatements() {
   for (int tries = 0; tries < kCancels && !LanesDone(); ++tries) {
     for (const auto& lane : lanes_) {
       if (lane->done() || lane->backend_pid() == 0) continue;
-      (*connection)
-          ->Execute("SELECT pg_cancel_backend($1)", lane->backend_pid())
-          .status()
-          .IgnoreError();
+      postgres::CancelStatement(**connection, lane->backend_pid());
     }
     std::unique_lock lock(mu_);
     changed_.wait_for(lock, kCancelPause, [&] { return LanesDone(); });
@@ -190,6 +188,11 @@ void Session::CancelStatements() {
 std::string Session::stream_state() const {
   std::lock_guard lock(mu_);
   return stream_state_;
+}
+
+std::string Session::snapshots_state() const {
+  std::lock_guard lock(mu_);
+  return snapshots_ ? snapshots_state_ : "";
 }
 
 int64_t Session::InHand() const {
@@ -203,11 +206,7 @@ bool Session::releasing() const {
 }
 
 bool Session::DrainedFor(Millis quiet) const {
-  if (snapshots_) {
-    std::lock_guard lock(mu_);
-    if (!snapshots_state_.empty()) return false;
-  }
-  return stream_state().empty() && InHand() == 0 && !releasing() &&
+  return stream_state().empty() && snapshots_state().empty() && InHand() == 0 && !releasing() &&
          Clock::System().Steady() - last_delivery_.load() >= quiet;
 }
 

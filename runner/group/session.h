@@ -37,7 +37,8 @@ class Session : private pubsub::DeliverySink {
   // Stops pulling, finishes and acks what is in hand within `drain`, gives back the rest.
   void Stop(Millis drain);
 
-  std::string stream_state() const;  // empty when there is a stream
+  std::string stream_state() const;
+  std::string snapshots_state() const;  // empty when there is a stream
   // Connected, nothing in hand, and nothing came for so long.
   bool DrainedFor(Millis quiet) const;
   std::vector<LaneStatus> lanes() const;

@@ -64,6 +64,7 @@ void Bind(ConfigSection& config, GroupOptions& options) {
       "an ack not sent so long after its commit is dropped; a reset's Seek waits twice that");
   config.Key("seek_takeover", &options.seek_takeover,
              "a reset's Seek that an instance claimed so long ago is performed by another");
+  config.Section("verify", [&](ConfigSection& section) { Bind(section, options.verify); });
   config.Key("start_from", &options.start_from,
              "on the first start: committed | earliest | latest | a time (RFC 3339) | checkpoint | "
              "snapshot:NAME");
@@ -89,6 +90,7 @@ absl::Status GroupOptions::Validate() const {
   }
   if (ack_fence < Millis(100)) return wrong("ack_fence", "must be 100ms at least");
   if (seek_takeover < Millis(1'000)) return wrong("seek_takeover", "must be 1s at least");
+  RETURN_IF_ERROR(verify.Validate(name));
   const absl::Status understood = ParseStartFrom().status();
   return understood.ok() ? understood
                          : InvalidArgument("group '{}': {}", name, MessageOf(understood));

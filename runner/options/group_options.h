@@ -6,6 +6,7 @@
 #include "offsets/fence.h"
 #include "platform/clock.h"
 #include "runner/batch/batch.h"
+#include "runner/options/verify_schedule.h"
 #include "state/positions/seek_target.h"
 
 namespace lockstep {
@@ -58,6 +59,7 @@ struct GroupOptions : FollowedOptions {
   Millis checkpoint_keep{7LL * 24 * 3600 * 1000};
   Millis ack_fence = offsets::kAckFence;          // acks are dropped so long after their commit
   Millis seek_takeover = offsets::kSeekTakeover;  // a Seek claimed so long ago is taken over
+  VerifySchedule verify;
   std::string start_from = "committed";  // on the group's first start; then its offset counts
 
   BatchRules batch_rules() const {

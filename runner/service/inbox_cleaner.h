@@ -20,10 +20,9 @@ struct InboxRetention {
 };
 
 // Forgets events past their retention, in small transactions, so that it never holds up a lane.
-// Tombstones of hard deletes go with them: they live as long as inbox rows. So go dead letters that
-// were resolved long ago, and old audits. It cleans every so
-// often, and at once when it hears of another retention. Its own thread, with a connection only
-// while it works.
+// Tombstones of hard deletes go a day after them (state/events/retention.h). So go dead letters
+// that were resolved long ago, and old audits. It cleans every so often, and at once when it hears
+// of another retention. Its own thread, with a connection only while it works.
 class InboxCleaner : public Service {
  public:
   struct Options {

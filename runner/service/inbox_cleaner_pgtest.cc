@@ -14,14 +14,16 @@ TEST(InboxCleaner, ForgetsWhatIsPastItsRetentionAndNothingElse) {
   world.Publish({{.id = "a"}});
   ASSERT_TRUE(world.AwaitDrained());
   world.database.Run(
-      "INSERT INTO feed_state.inbox SELECT generation, gen_random_uuid(), now() - interval '2 "
+      "INSERT INTO feed_state.inbox (generation, event_id, received_at) SELECT generation, "
+      "gen_random_uuid(), now() - interval '2 "
       "days' "
       "FROM feed_state.slots, generate_series(1, 25)");
   world.database.Run(
       "INSERT INTO feed_state.consumer_groups (group_name) VALUES ('other');"
       "INSERT INTO feed_state.slots (group_name, slot, generation, subscription) "
       "VALUES ('other', 1, 999, 's');"
-      "INSERT INTO feed_state.inbox SELECT 999, gen_random_uuid(), now() - interval '2 days'");
+      "INSERT INTO feed_state.inbox (generation, event_id, received_at) SELECT 999, "
+      "gen_random_uuid(), now() - interval '2 days'");
   InboxCleaner cleaner(
       {.database = world.database.url(), .state_schema = "feed_state", .batch = 10}, nullptr);
   const std::vector<InboxRetention> a_day = {{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}};
@@ -76,7 +78,7 @@ TEST(InboxCleaner, KeepsTombstonesAndInstancesThatOneClockAloneCallsOld) {
   EXPECT_EQ(left(Clock::System().Now()), "");
 }
 
-// Tombstones live as long as inbox rows; a row that is there has no time of its death.
+// Tombstones live a day longer than inbox rows; a row that is there has no time of its death.
 TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
   GroupWorld world;
   const auto group = world.NewGroup();
@@ -87,13 +89,13 @@ TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
       $$ BEGIN INSERT INTO rm.deletes SELECT count(*) FROM gone; RETURN NULL; END $$;
     CREATE TRIGGER count_rows AFTER DELETE ON feed_state.inbox REFERENCING OLD TABLE AS gone
       FOR EACH STATEMENT EXECUTE FUNCTION rm.count_rows();
-    INSERT INTO feed_state.inbox SELECT generation, gen_random_uuid(), now() - interval '2 days'
+    INSERT INTO feed_state.inbox (generation, event_id, received_at) SELECT generation, gen_random_uuid(), now() - interval '2 days'
       FROM feed_state.slots, generate_series(1, 25);)");
   world.database.Run(
       "INSERT INTO feed_state.row_versions (consumer_group, generation, projection, row_key, "
       "version, first_version, deleted_at) SELECT group_name, generation, 'items', k, 1, 1, d FROM "
       "feed_state.slots, (VALUES ('old', now() - interval '2 days'), ('young', now() - interval "
-      "'1 hour'), ('there', NULL)) AS v (k, d)");
+      "'30 hours'), ('there', NULL)) AS v (k, d)");
   InboxCleaner cleaner(
       {.database = world.database.url(), .state_schema = "feed_state", .batch = 10}, nullptr);
   EXPECT_EQ(*cleaner.CleanOnce({{ConsumerGroup("feed"), Millis(24 * 3600 * 1000)}}), 25);
@@ -101,6 +103,40 @@ TEST(InboxCleaner, ForgetsInSmallTransactionsAndTombstonesToo) {
   EXPECT_EQ(world.Value("SELECT string_agg(row_key, ',' ORDER BY row_key) FROM "
                         "feed_state.row_versions"),
             "there,young");
+}
+
+// Replayed, it would bring back a row that was deleted since.
+TEST(InboxCleaner, KeepsTombstonesThatAnOpenDeadLetterMayNeed) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  group->Stop();
+  world.database.Run(R"(
+    INSERT INTO feed_state.row_versions (consumer_group, generation, projection, row_key, version,
+                                         first_version, deleted_at)
+    SELECT group_name, generation, 'items', d::text, 1, 1, now() - d * interval '1 day'
+      FROM feed_state.slots, unnest(ARRAY[10, 20, 22, 30]) d;
+    INSERT INTO feed_state.dead_letters (group_name, generation, message_id, ordering_key, publish_time,
+                                         attributes, payload, code, reason, blocks, state)
+    SELECT 'feed', 1, p::text, 'k', now() - p * interval '1 day', '{}', '', 'C', 'r', false, 'quarantined'
+      FROM unnest(ARRAY[9, 21]) p)");
+  const auto connection = world.database.Connect();
+  const state::Retention retention(state::Schema("feed_state"), ConsumerGroup("feed"));
+  const auto left = [&] {
+    EXPECT_TRUE(retention
+                    .ForgetTombstones(*connection, Clock::System().Now(),
+                                      Millis(7LL * 24 * 3600 * 1000), 10)
+                    .ok());
+    return world.Value(
+        "SELECT string_agg(row_key, ',' ORDER BY row_key) FROM feed_state.row_versions");
+  };
+  EXPECT_EQ(left(), "10,20,22") << "of a snapshot that was published within a day after a delete";
+  world.database.Run(
+      "UPDATE feed_state.dead_letters SET state = 'discarded', resolved_at = now() WHERE "
+      "message_id = '21'");
+  EXPECT_EQ(left(), "10");
+  world.database.Run("UPDATE feed_state.dead_letters SET state = 'discarded', resolved_at = now()");
+  EXPECT_EQ(left(), "");
 }
 
 TEST(InboxCleaner, ForgetsResolvedDeadLettersAndOldAuditsInBatches) {

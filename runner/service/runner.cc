@@ -25,9 +25,11 @@
 #include "runner/group/group.h"
 #include "runner/service/inbox_cleaner.h"
 #include "runner/service/runner_options.h"
+#include "runner/status/event_tracer.h"
 #include "runner/status/health.h"
 #include "runner/status/status_reporter.h"
 #include "runner/status/version_waiters.h"
+#include "runner/verify/replica_verifier.h"
 
 namespace lockstep::runner {
 namespace {
@@ -36,6 +38,12 @@ constexpr Millis kOnceLooks{50};
 
 std::string DefaultInstance() {
   return fmt::format("{}-{}-{:06x}", HostName(), getpid(), std::random_device()() & 0xffffff);
+}
+
+// How an operator calls lockstepctl for this runner.
+std::string CtlFor(const std::string& config_file, const std::string& database) {
+  return config_file.empty() ? "lockstepctl --database '" + WithoutPassword(database) + "'"
+                             : "lockstepctl --config '" + config_file + "'";
 }
 
 // What keeps a group from working off what is there; empty = nothing.
@@ -83,9 +91,12 @@ struct Runner::Parts {
   std::unique_ptr<pubsub::Transport> transport;
   std::unique_ptr<GroupEnvironment> environment;
   std::vector<std::unique_ptr<Group>> groups;
+  std::vector<VerifiedGroup> verified;
   std::unique_ptr<InboxCleaner> cleaner;
+  std::unique_ptr<ReplicaVerifier> verifier;
   std::unique_ptr<StatusReporter> reporter;
   std::unique_ptr<VersionWaiters> waiters;
+  std::unique_ptr<EventTracer> tracer;
   HttpServer http;
 
   std::mutex stop_mu;
@@ -127,6 +138,19 @@ absl::Status Runner::Start() {
                             .dead_letters = options.dead_letter_retention,
                             .audit = options.audit_retention},
       [&parts] { return parts.Retentions(); });
+  std::map<std::string, std::map<std::string, std::string>> comparing;
+  for (const VerifiedGroup& group : parts.verified) {
+    for (const VerifyTarget& target : group.targets) {
+      comparing[group.name][target.declaration.name] =
+          VerifyArguments(target, group.schedule.source);
+    }
+  }
+  parts.verifier = std::make_unique<ReplicaVerifier>(
+      ReplicaVerifier::Options{.database = options.database,
+                               .state_schema = options.state_schema,
+                               .instance = options.instance,
+                               .ctl = CtlFor(parts.config_file, options.database)},
+      std::move(parts.verified), parts.metrics);
   parts.reporter = std::make_unique<StatusReporter>(
       StatusReporter::Parts{.database = options.database,
                             .state_schema = options.state_schema,
@@ -134,12 +158,15 @@ absl::Status Runner::Start() {
                             .health = options.health,
                             .config = parts.running_config,
                             .config_file = parts.config_file,
+                            .comparing = std::move(comparing),
                             .groups = [&parts] { return parts.Statuses(); },
                             .metrics = parts.metrics},
       parts.http);
   VersionWaiters::Options waiting{.database = options.database,
                                   .state_schema = options.state_schema};
   for (const auto& group : parts.groups) waiting.groups.push_back(group->name());
+  parts.tracer = std::make_unique<EventTracer>(
+      EventTracer::Options{waiting.database, waiting.state_schema, waiting.groups}, parts.http);
   parts.waiters = std::make_unique<VersionWaiters>(std::move(waiting), parts.http);
   RETURN_IF_ERROR(ServePages(
       parts.http,
@@ -151,8 +178,10 @@ absl::Status Runner::Start() {
   if (options.http.enabled) {
     RETURN_IF_ERROR(parts.reporter->Start());
     RETURN_IF_ERROR(parts.waiters->Start());
+    RETURN_IF_ERROR(parts.tracer->Start());
   }
   for (const auto& group : parts.groups) RETURN_IF_ERROR(group->Start());
+  RETURN_IF_ERROR(parts.verifier->Start());
   return parts.cleaner->Start();
 }
 
@@ -162,9 +191,11 @@ void Runner::Stop() {
   if (std::exchange(parts.stopped, true)) return;
   std::vector<Service*> services;
   if (parts.cleaner) services.push_back(parts.cleaner.get());
+  if (parts.verifier) services.push_back(parts.verifier.get());
   for (const auto& group : parts.groups) services.push_back(group.get());
   StopTogether(services);
   if (parts.waiters) parts.waiters->Stop();
+  if (parts.tracer) parts.tracer->Stop();
   parts.http.Stop();
   if (parts.reporter) parts.reporter->Stop();
 }
@@ -208,6 +239,7 @@ void Runner::Reload(const RunnerOptions& fresh, const RunningConfig& config) {
     for (const auto& group : parts_->groups) {
       if (group->name() == configured.options.name) group->Reconfigure(configured.options);
     }
+    parts_->verifier->Follow(configured.options.name, configured.options.verify.every);
   }
 }
 
@@ -230,6 +262,10 @@ void Runner::Parts::MakeGroups() {
       group.options.snapshots =
           pubsub::SubscriptionName(options.pubsub.project, group.options.snapshots);
     }
+    verified.push_back({.name = group.options.name,
+                        .schedule = group.options.verify,
+                        .targets = std::move(group.verified),
+                        .projector = group.declaration->projector.get()});
     groups.push_back(std::make_unique<Group>(group.options, std::move(group.declaration->projector),
                                              *environment));
   }

@@ -44,6 +44,12 @@ void BindGroup(ConfigSection& section, RunnerOptions& options) {
     }
   }
   Bind(section, group.options);
+  if (group.declaration && !group.options.verify.backfills.empty()) {
+    auto targets =
+        LoadVerifyTargets(group.options.verify.backfills, group.declaration->projector->plan());
+    if (targets.ok()) group.verified = *std::move(targets);
+    if (!targets.ok()) section.Error("verify: " + std::string(MessageOf(targets.status())));
+  }
   options.groups.push_back(std::move(group));
 }
 

@@ -11,6 +11,7 @@
 #include "runner/options/group_options.h"
 #include "runner/service/runner.h"
 #include "runner/status/health_options.h"
+#include "runner/verify/verify_target.h"
 
 namespace lockstep::runner {
 
@@ -18,6 +19,7 @@ namespace lockstep::runner {
 struct ConfiguredGroup {
   GroupOptions options;
   std::shared_ptr<projections::GroupDeclaration> declaration;  // null in --help
+  std::vector<VerifyTarget> verified;                          // what options.verify comes to
 };
 
 struct RunnerOptions {

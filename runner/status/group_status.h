@@ -113,8 +113,9 @@ struct GroupStatus {
   std::string subscription;
   std::string file;  // that declares its projections
   GroupState state = GroupState::kStarting;
-  std::string reason;  // why it waits or has halted; empty when it runs
-  std::string stream;  // why there is no stream; empty when there is one
+  std::string reason;            // why it waits or has halted; empty when it runs
+  std::string stream;            // why there is no stream; empty when there is one
+  std::string snapshots_stream;  // the same of its second subscription; empty when there is none
   int64_t epoch = 0;
   int generation = 0;
   int slot = 0;

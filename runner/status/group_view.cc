@@ -16,12 +16,24 @@ struct GroupGauge {
   const char* name;
   const char* help;
   double (*value)(const GroupView& view);
+  const char* kind = nullptr;  // its label `class`
 };
 
 // One that is a number of the database's.
 template <int64_t GroupRecord::*kNumber>
 double Recorded(const GroupView& view) {
   return static_cast<double>(view.record.*kNumber);
+}
+
+constexpr char kDiffer[] =
+    "Rows that differed from their source when they were last looked at, by class";
+
+// The differences of one class; the template's argument is its place in kClasses.
+constexpr const char* kClasses[] = {"missing", "behind", "ghost", "ahead", "content", "unlisted"};
+template <int kClass>
+double Differing(const GroupView& view) {
+  const auto found = view.record.differences.find(kClasses[kClass]);
+  return found == view.record.differences.end() ? 0 : static_cast<double>(found->second);
 }
 
 // In seconds; -1 = never.
@@ -55,6 +67,22 @@ constexpr GroupGauge kGauges[] = {
      Recorded<&GroupRecord::version_lag>},
     {"runner_dead_letters_open", "Dead letters that wait for a decision",
      Recorded<&GroupRecord::dead_letters>},
+    {"replica_rows_verified",
+     "Rows that the last full comparison with the source has read; of the one under way until one "
+     "has ended",
+     Recorded<&GroupRecord::rows_verified>},
+    {"replica_verified_age_seconds",
+     "Since all tables were last compared in full with their source, or are to be; -1 = not asked "
+     "for",
+     [](const GroupView& view) {
+       return view.record.verified_tables == 0 ? -1 : Age(view.record.verified_at, view.now);
+     }},
+    {"replica_differences", kDiffer, Differing<0>, kClasses[0]},
+    {"replica_differences", kDiffer, Differing<1>, kClasses[1]},
+    {"replica_differences", kDiffer, Differing<2>, kClasses[2]},
+    {"replica_differences", kDiffer, Differing<3>, kClasses[3]},
+    {"replica_differences", kDiffer, Differing<4>, kClasses[4]},
+    {"replica_differences", kDiffer, Differing<5>, kClasses[5]},
 };
 
 json LaneJson(const LaneStatus& lane, WallTime now, const HealthOptions& health) {
@@ -122,7 +150,9 @@ GroupGauges::GroupGauges(MetricsRegistry& registry, const std::string& group)
     : replays_(CounterOf(registry, "replay_total", "Rows and messages that an operator sent again",
                          {{"kind", "dead_letter"}})) {
   for (const GroupGauge& gauge : kGauges) {
-    gauges_.push_back(&GaugeOf(registry, gauge.name, gauge.help, {{"group", group}}));
+    Labels labels = {{"group", group}};
+    if (gauge.kind != nullptr) labels["class"] = gauge.kind;
+    gauges_.push_back(&GaugeOf(registry, gauge.name, gauge.help, labels));
   }
   Set(GroupView());
 }

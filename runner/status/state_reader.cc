@@ -7,6 +7,7 @@
 #include "state/events/dead_letters.h"
 #include "state/events/key_states.h"
 #include "state/groups/overview.h"
+#include "state/groups/verifications.h"
 #include "state/positions/checkpoints.h"
 #include "state/positions/offsets.h"
 #include "web/document.h"
@@ -49,13 +50,21 @@ const Columns kOffset = {.texts = {"subscription", "message_id", "updated_by"},
 const Columns kLaneOffset = {.texts = {"subscription", "message_id", "updated_by", "instance"},
                              .numbers = {"epoch", "lag_ms", "lane"},
                              .times = {"publish_time", "updated_at"}};
-const Columns kParkedKey = {.numbers = {"waits_for", "dead_letter"}, .times = {"since"}};
+const Columns kParkedKey = {.texts = {"first_event"},
+                            .numbers = {"waits_for", "dead_letter", "first_parked"},
+                            .times = {"since"}};
 const Columns kDeadLetter = {
     .texts = {"event_id", "message_id", "ordering_key", "event_type", "code", "reason", "state"},
     .numbers = {"id", "version", "attempts"},
     .times = {"dead_at", "publish_time"}};
 const Columns kAudit = {
     .texts = {"action", "operator", "role", "reason"}, .numbers = {"id"}, .times = {"at"}};
+
+const Columns kVerification = {.texts = {"backfill", "projection", "last_error", "owner"},
+                               .numbers = {"rows", "pass_rows", "undecided", "failures"},
+                               .times = {"began_at", "passed_at", "created_at"}};
+constexpr const char* kDifferenceClasses[] = {"missing", "behind",  "ghost",
+                                              "ahead",   "content", "unlisted"};
 
 std::string Why(const Row& row) {
   const auto waits_for = row.OptionalInt("waits_for");
@@ -148,12 +157,31 @@ absl::Status ReadHistory(postgres::Connection& session, const state::Schema& sch
   return absl::OkStatus();
 }
 
+absl::Status ReadVerifications(postgres::Connection& session, const state::Schema& schema,
+                               const ConsumerGroup& group, GroupRecord& record) {
+  json& part = record.part["verify"] = json::array();
+  ASSIGN_OR_RETURN(const auto rows, state::Verifications(schema, group).List(session));
+  for (const Row row : rows) {
+    json& table = part.emplace_back(Fields(row, kVerification));
+    table["differences"] = json::object();
+    for (const char* kind : kDifferenceClasses) {
+      table["differences"][kind] = row.Int(kind);
+      record.differences[kind] += row.Int(kind);
+    }
+    const WallTime passed = row.OptionalTime("passed_at").value_or(row.Time("created_at"));
+    if (record.verified_tables++ == 0 || passed < record.verified_at) record.verified_at = passed;
+    record.rows_verified += row.Int("rows");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<GroupRecord> ReadRecord(postgres::Connection& session, const state::Schema& schema,
                                        const ConsumerGroup& group) {
   GroupRecord record;
-  for (const auto read : {ReadOffsets, ReadParked, ReadDeadLetters, ReadHistory}) {
+  for (const auto read :
+       {ReadOffsets, ReadParked, ReadDeadLetters, ReadHistory, ReadVerifications}) {
     RETURN_IF_ERROR(read(session, schema, group, record));
   }
   return record;

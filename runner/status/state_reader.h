@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "platform/strong_id.h"
@@ -18,6 +20,11 @@ struct GroupRecord {
   int64_t dead_letters = 0;
   std::optional<int64_t> replays;  // dead letters sent again, ever; none = not read yet
   WallTime checkpoint_at;          // of the newest; the epoch of the clock = none
+  // Of the comparison with the source; no table = none is wanted.
+  int64_t verified_tables = 0;
+  int64_t rows_verified = 0;
+  std::map<std::string, int64_t> differences;  // by class
+  WallTime verified_at;  // of the table that was compared in full longest ago, or is to be since
   // The rows behind these numbers, as the group's part of the status document has them.
   nlohmann::json part = nlohmann::json::object();
 };

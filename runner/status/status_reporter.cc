@@ -90,7 +90,14 @@ json StatusReporter::Compose() {
       view.record = records_[view.status.name];
     }
     gauges_.at(view.status.name).Set(view);
-    document["groups"].push_back(ToJson(view, parts_.health));
+    json part = ToJson(view, parts_.health);
+    for (json& table : part["verify"]) {
+      const auto of_group = parts_.comparing.find(view.status.name);
+      if (of_group == parts_.comparing.end()) break;
+      const auto found = of_group->second.find(table["backfill"].get<std::string>());
+      table["arguments"] = found == of_group->second.end() ? "" : found->second;
+    }
+    document["groups"].push_back(std::move(part));
   }
   return document;
 }

@@ -35,6 +35,8 @@ class StatusReporter final : public Service {
     HealthOptions health;
     RunningConfig config;     // as read; secrets masked
     std::string config_file;  // where from; empty = no file
+    // By group and backfill: how `lockstepctl verify` is told what to compare.
+    std::map<std::string, std::map<std::string, std::string>> comparing;
     std::function<std::vector<GroupStatus>()> groups;
     MetricsRegistry& metrics;
   };

@@ -54,6 +54,18 @@ TEST_F(ReachedTest, IsExactPerAggregateAndVersion) {
   EXPECT_FALSE(Reached("a", 1, ", 'acme'")) << "another tenant's";
 }
 
+// As a reset leaves it that empties the read model.
+TEST_F(ReachedTest, WhatAnEarlierReadModelHadIsNotReached) {
+  {
+    const auto group = world_.NewGroup();
+    Apply({{.id = "a", .version = 7}});
+    EXPECT_TRUE(Reached("a", 7));
+  }
+  world_.database.Run("UPDATE feed_state.slots SET generation = nextval('feed_state.generations')");
+  EXPECT_FALSE(Reached("a", 7));
+  EXPECT_EQ(world_.Value("SELECT feed_state.settled_version('feed', 'item', 'a') IS NULL"), "t");
+}
+
 // No row says so: the table has v1, and the group v3.
 TEST_F(ReachedTest, CountsWhatChangesNoRow) {
   const auto group = world_.NewGroup();

@@ -33,14 +33,17 @@ class Cluster {
   void FailOver();    // the primary is gone at once, and the standby takes its place
 
   const std::string& url() const { return url_; }
+  // The standby alone, which takes no writes.
+  std::string standby_url() const {
+    return "postgresql://lockstep@127.0.0.1:" + standby_port_ + "/feed";
+  }
+  void Admin(const std::string& sql) const;
   const std::string& admin_url() const { return admin_url_; }
 
   // The last line that it prints.
   static std::string Bash(const std::string& script);
 
  private:
-  void Admin(const std::string& sql) const;
-
   std::string dir_, admin_url_, url_, port_, standby_port_;
 };
 

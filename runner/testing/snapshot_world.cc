@@ -26,6 +26,7 @@ constexpr char kTable[] = R"(  - name: {0}
       Made: {{replace: [a, b]}}
       Changed: {{{2}: [a, b]}}
       Gone: delete
+      Seen: ignore
 )";
 
 constexpr char kChangesOnly[] = R"(  - name: changed

@@ -37,6 +37,8 @@ class SnapshotWorld {
   // Runs a batch as a lane does: again after a rollback, and on with what it left.
   std::vector<Fate> Run(const std::vector<SentMessage>& messages);
   absl::Status Resolve(int64_t dead_letter, bool replay);
+  // From now on, what comes is a replay that overwrites.
+  void Overwrite() { under_.overwrite_until = Clock::System().Now() + std::chrono::hours(1); }
   std::vector<std::string> Rows(const std::string& sql) { return projections::RowsOf(db, sql); }
 
   testing::TestDatabase db;

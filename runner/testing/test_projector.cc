@@ -16,6 +16,7 @@ struct TestChange : Change {
   int64_t version = 0;
   bool merge = false;
   bool ignore = false;
+  bool ignored() const override { return ignore; }
   bool snapshot = false;
   std::optional<std::string> a, b;
   std::string sql;

@@ -3,6 +3,7 @@
 import { chart } from './chart.js';
 import { h, none, table, tile } from './dom.js';
 import { age, count, duration, rate } from './format.js';
+import { traceLink } from './trace.js';
 
 const kMood = { relaying: 'good', quiet: 'good', standby: '', starting: '', 'out of reach': 'warning', stuck: 'bad', off: 'warning' };
 export const outboxMood = (outbox) => kMood[outbox.state] ?? '';
@@ -48,7 +49,7 @@ function deadRows(outbox, doc) {
   const more = outbox.dead - outbox.dead_rows.length;
   return h('div', {}, h('h3', {}, 'Dead rows'), table('Rows that could not be published', [
     { label: 'Sequence', whole: true, cell: (d) => d.sequence },
-    { label: 'Event', cell: (d) => [d.event_type, ' ', h('span', { class: 'mono quiet' }, d.event_id)] },
+    { label: 'Event', cell: (d) => [d.event_type, ' ', traceLink(d.event_id)] },
     { label: 'Key, version', cell: (d) => h('span', { class: 'mono' }, `${d.aggregate_id} v${d.version}`) },
     { label: 'Reason', cell: (d) => [h('span', { class: 'mono' }, d.code), ' ', d.reason] },
     { label: 'Tries', number: true, cell: (d) => count(d.attempts) },

@@ -3,6 +3,7 @@
 import { chart } from './chart.js';
 import { h, none, table, tile } from './dom.js';
 import { age, count, duration, rate } from './format.js';
+import { traceLink } from './trace.js';
 
 const kMood = { running: 'good', quiet: 'good', behind: 'warning', starting: '', seeking: 'warning', stopping: '', stuck: 'bad', halted: 'bad', retrying: 'warning', waiting: 'bad', 'no stream': 'bad', 'no heartbeat': 'warning' };
 export const groupMood = (group) => kMood[group.state] ?? '';
@@ -61,7 +62,7 @@ function parked(group, doc) {
   return h('div', { id: `parked-${group.name}` }, h('h3', {}, 'Parked keys'), table('Keys whose events wait, and why', [
     { label: 'Key', cell: (k) => h('span', { class: 'mono' }, k.key) },
     { label: 'Waits for', whole: true, cell: (k) => (k.waits_for != null ? `version ${k.waits_for}` : none) },
-    { label: 'Events waiting', number: true, cell: (k) => count(k.events) },
+    { label: 'Events waiting', number: true, cell: (k) => [count(k.events), k.first_event ? [', from ', traceLink(k.first_event, `v${k.first_parked}`)] : null] },
     { label: 'Since', number: true, cell: (k) => age(k.since, doc.now) },
     { label: 'Why', cell: (k) => k.why },
   ], group.parked_keys, (k) => k.key),
@@ -73,13 +74,26 @@ function deadLetters(group, doc) {
   const more = group.dead_letters_open - group.dead_letters.length;
   return h('div', {}, h('h3', {}, 'Dead letters'), table('Messages that could not be applied', [
     { label: 'Id', whole: true, cell: (d) => d.id },
-    { label: 'Event', cell: (d) => [d.event_type || 'unreadable', ' ', h('span', { class: 'mono quiet' }, d.event_id ?? d.message_id)] },
+    { label: 'Event', cell: (d) => [d.event_type || 'unreadable', ' ', d.event_id ? traceLink(d.event_id) : h('span', { class: 'mono quiet' }, d.message_id)] },
     { label: 'Key, version', cell: (d) => h('span', { class: 'mono' }, `${d.key ?? d.ordering_key}${d.version != null ? ` v${d.version}` : ''}`) },
     { label: 'Reason', cell: (d) => [h('span', { class: 'mono' }, d.code), ' ', d.reason] },
     { label: 'Tries', number: true, cell: (d) => count(d.attempts) },
     { label: 'Died', number: true, cell: (d) => age(d.dead_at, doc.now) },
   ], group.dead_letters, (d) => `dead-${d.id}`),
     more > 0 ? h('p', { class: 'quiet' }, `and ${count(more)} more: `, h('a', { href: 'api/dead-letters' }, 'api/dead-letters')) : null);
+}
+
+function verified(group, doc) {
+  if (!group.verify?.length) return null;
+  const differ = (t) => Object.entries(t.differences ?? {}).filter(([, n]) => n > 0).map(([kind, n]) => `${count(n)} ${kind}`).join(', ');
+  return h('div', {}, h('h3', {}, 'Compared with the source'), table('Tables that are compared with their source', [
+    { label: 'Projection', whole: true, cell: (t) => t.projection },
+    { label: 'Rows', number: true, cell: (t) => count(t.rows) },
+    { label: 'Differ', cell: (t) => (differ(t) ? h('span', { class: 'pill warning' }, differ(t)) : 'none known') },
+    { label: 'All compared', number: true, cell: (t) => (t.passed_at ? age(t.passed_at, doc.now) : 'not yet') },
+    { label: 'Under way', number: true, cell: (t) => (t.began_at ? `${count(t.pass_rows)} rows` : none) },
+    { label: 'Last error', cell: (t) => t.last_error || none },
+  ], group.verify, (t) => `verify-${t.backfill}-${t.projection}`));
 }
 
 function offset(group, doc) {
@@ -117,5 +131,5 @@ export function groupCard(group, doc, redraw) {
       h('span', { class: 'quiet' }, group.subscription)),
     group.detail ? h('p', {}, group.detail) : null,
     tiles(group, doc), charts(group, doc, redraw), parked(group, doc), deadLetters(group, doc),
-    lanes(group, doc), stages(group), history(group, doc));
+    verified(group, doc), lanes(group, doc), stages(group), history(group, doc));
 }

@@ -5,6 +5,7 @@ import { h, command, patchChildren, say, table } from './dom.js';
 import { age, count, duration } from './format.js';
 import { outboxCard, outboxMood } from './publisher_view.js';
 import { groupCard, groupMood } from './runner_view.js';
+import { follow, traceCard } from './trace.js';
 
 const kPollMs = 2000;
 let doc = null, paused = false, lostSince = null, told = '', timer = 0;
@@ -74,6 +75,7 @@ function draw() {
   patchChildren(document.getElementById('header'), header());
   patchChildren(document.getElementById('main'), [
     attention(),
+    traceCard(doc, draw),
     overview(),
     ...(doc.groups ?? []).map((group) => groupCard(group, doc, draw)),
     ...(doc.outboxes ?? []).map((outbox) => outboxCard(outbox, doc, draw)),
@@ -115,5 +117,6 @@ async function poll() {
 }
 
 addEventListener('resize', draw);
+addEventListener('hashchange', () => follow(doc, draw));
 document.addEventListener('visibilitychange', () => { if (!document.hidden) poll(); });
-poll().then(draw);  // a second time: charts now know their width
+poll().then(draw).then(() => follow(doc, draw));  // a second time: charts now know their width
