@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "offsets/lock_retry.h"
@@ -19,7 +20,6 @@ using state::RebuildState;
 // The longest that a batch of the live slot can have been under way.
 constexpr std::chrono::minutes kLongestBatch{5};
 constexpr std::chrono::seconds kCheckEvery{1};
-constexpr std::chrono::seconds kMissingFor{30};
 
 }  // namespace
 
@@ -45,17 +45,28 @@ absl::Status Rebuild::Resume(bool despite_differences, const std::stop_token& st
   ASSIGN_OR_RETURN(const RebuildRow row, Need());
   if (row.state == RebuildState::kDiscarding) return Discard(row);
   if (row.state == RebuildState::kSwapped) return absl::OkStatus();
+  if (row.from_backfill()) RETURN_IF_ERROR(NeedSource(row));
   if (row.state == RebuildState::kPreparing) RETURN_IF_ERROR(Prepare(row));
+  // Now that the subscription is there: what changes from here on is in the tail.
+  if (row.from_backfill()) RETURN_IF_ERROR(StartBackfills(row));
   return Fill(row, despite_differences, stop);
 }
 
-absl::Status Rebuild::Prepare(const RebuildRow& row) {
+absl::Status Rebuild::Subscribe(const std::string& name, const std::string& like) {
   pubsub::Admin& admin = parts_.transport.admin();
-  ASSIGN_OR_RETURN(pubsub::Subscription like, admin.GetSubscription(row.old_subscription));
-  like.name = row.new_subscription;
-  const auto made = admin.CreateSubscription(like);
-  if (!made.ok() && !absl::IsAlreadyExists(made.status())) return made.status();
+  ASSIGN_OR_RETURN(pubsub::Subscription wanted, admin.GetSubscription(like));
+  wanted.name = name;
+  const auto made = admin.CreateSubscription(wanted);
+  return absl::IsAlreadyExists(made.status()) ? absl::OkStatus() : made.status();
+}
+
+absl::Status Rebuild::Prepare(const RebuildRow& row) {
+  RETURN_IF_ERROR(Subscribe(row.new_subscription, row.old_subscription));
   RETURN_IF_ERROR(Reached("subscribed"));
+  if (!row.new_snapshots.empty()) {
+    RETURN_IF_ERROR(Subscribe(row.new_snapshots, parts_.options.snapshots));
+    RETURN_IF_ERROR(Reached("subscribed.snapshots"));
+  }
   const auto make_shadow = [&](postgres::Transaction& transaction) {
     RETURN_IF_ERROR(ShadowTables(row.tables).Create(transaction, row.shadow_suffix()));
     RETURN_IF_ERROR(rebuilds_.SetFilling(transaction, row));
@@ -77,19 +88,21 @@ absl::Status Rebuild::Fill(const RebuildRow& row, bool despite_differences,
       return absl::CancelledError(
           fmt::format("interrupted; `lockstepctl rebuild resume {0}` goes on, `lockstepctl rebuild "
                       "abort {0}` undoes it",
-                      group_.value()));
+                      GroupWords(row)));
     }
     RETURN_IF_ERROR(filler.Halted());
     RETURN_IF_ERROR(connection_.Run("SELECT 1"));  // silence would cost it the driver's lock
     ASSIGN_OR_RETURN(const int64_t total, filler.Total());
     const int64_t done = filler.done();
-    listener_.progress(done, total);
+    listener_.progress(done, std::max(total, backfill_rows_));
     const bool nothing_comes = filler.NothingComes();
     const SteadyTime now = Clock::System().Steady();
     const bool maybe = nothing_comes || (total > 0 && done >= total) || filler.NearlyThere();
     if (!maybe || now - checked < kCheckEvery) continue;
     checked = now;
-    ASSIGN_OR_RETURN(const bool caught_up, CaughtUp(row, nothing_comes));
+    ASSIGN_OR_RETURN(const bool caught_up, row.from_backfill()
+                                               ? CaughtUpFromBackfills(row, despite_differences)
+                                               : CaughtUp(row, nothing_comes));
     if (!caught_up) continue;
     RETURN_IF_ERROR(Reached("filled"));
     ASSIGN_OR_RETURN(const bool swapped, TrySwap(row, despite_differences, filler));
@@ -110,7 +123,8 @@ absl::StatusOr<bool> Rebuild::CaughtUp(const RebuildRow& row, bool nothing_comes
   }
   // What is missing for so long under a load that never ends does not come either.
   if (missing.all != std::exchange(missing_, missing.all)) missing_since_ = now;
-  if (missing.recent > 0 || !(nothing_comes || now - missing_since_ > kMissingFor)) return false;
+  if (missing.recent > 0 || !(nothing_comes || now - missing_since_ > parts_.patience))
+    return false;
   if (!row.accept_missing) {
     return FailedPrecondition(
         "{} events that the live tables have did not come again from the topic; abort the rebuild "

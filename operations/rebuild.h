@@ -8,12 +8,17 @@
 #include <vector>
 
 #include "operations/table_compare.h"
+#include "publisher/backfill/declaration.h"
 #include "pubsub/transport.h"
 #include "runner/options/group_options.h"
 #include "state/events/inbox.h"
 #include "state/groups/epochs.h"
 #include "state/groups/rebuilds.h"
 #include "state/groups/slots.h"
+
+namespace lockstep::projections {
+struct GroupPlan;
+}
 
 namespace lockstep::operations {
 
@@ -30,7 +35,7 @@ struct SwapResult {
 // What a rebuild would do, for the person who decides.
 struct RebuildPlan {
   state::RebuildRow row;
-  int64_t events = 0;                // about so many will be applied; 0 = not known
+  int64_t events = 0;                // about so many, snapshots included; 0 = not known
   std::optional<WallTime> earliest;  // how far back the topic reaches
 };
 
@@ -50,9 +55,14 @@ class Rebuild {
     pubsub::Transport& transport;
     runner::GroupOptions options;  // the live group's, with its subscription's full name
     std::string file;              // declares its projections
+    // Of a rebuild from backfills: what they send, and a session of the source's database, which
+    // outlives this object. Who goes on with one that has begun needs the session alone.
+    std::vector<publisher::Declaration> backfills = {};
+    postgres::Connection* source = nullptr;
     Millis poll{250};
-    Millis quiet{3'000};  // without a delivery so long, nothing more comes
-    RebuildStep at = {};  // for tests
+    Millis quiet{3'000};      // without a delivery so long, nothing more comes
+    Millis patience{30'000};  // what is missing for so long does not come
+    RebuildStep at = {};      // for tests
   };
   struct Listener {
     std::function<void(int64_t done, int64_t total)> progress;  // total: about; 0 = not known
@@ -64,8 +74,9 @@ class Rebuild {
   Rebuild(Parts parts, postgres::Connection& connection, Listener listener)
       : parts_(std::move(parts)), connection_(connection), listener_(std::move(listener)) {}
 
-  // Looks, and changes nothing. Refusals say what is possible instead. `wanted` says from where,
-  // how long the old slot is kept, who asks and why; the plan has the rest.
+  // Looks, and changes nothing. Refusals say what is possible instead. `wanted` says from where
+  // (unless there are backfills), how long the old slot is kept, who asks and why; the plan has the
+  // rest.
   absl::StatusOr<RebuildPlan> Plan(state::RebuildRow wanted);
   absl::Status Begin(const RebuildPlan& plan);
 
@@ -76,12 +87,12 @@ class Rebuild {
   absl::Status Rollback(const std::string& operator_name, const std::string& reason);
   // Ends it for good: the slot that does not serve goes. Before `keep_old` is over only with `now`.
   absl::Status Finish(bool now);
-  // Undoes what has not been swapped yet.
-  absl::Status Abort();
+  // Undoes what has not been swapped yet, its backfills too unless they are to go on.
+  absl::Status Abort(bool keep_backfills = false);
   // The row, unless they would be refused as it stands now: to be known before somebody is asked.
   absl::StatusOr<state::RebuildRow> MayRollback();
   absl::StatusOr<state::RebuildRow> MayFinish(bool now);
-  absl::StatusOr<state::RebuildRow> MayAbort();
+  absl::StatusOr<state::RebuildRow> MayAbort(bool keep_backfills = false);
 
   absl::StatusOr<std::optional<state::RebuildRow>> Load() { return rebuilds_.Load(connection_); }
   // What the last try to swap has found.
@@ -89,6 +100,10 @@ class Rebuild {
 
  private:
   absl::Status LockDriver();
+  // The group as `rebuild resume` and `abort` want it named.
+  std::string GroupWords(const state::RebuildRow& row) const {
+    return group_.value() + (row.from_backfill() ? " --source …" : "");
+  }
   absl::StatusOr<state::RebuildRow> Need();
   absl::Status Reached(std::string_view step) const {
     return parts_.at ? parts_.at(step) : absl::OkStatus();
@@ -99,8 +114,20 @@ class Rebuild {
 
   // rebuild_plan.cc
   absl::Status PlanSeek(const pubsub::Subscription& live, RebuildPlan& plan);
+  absl::Status CountEvents(RebuildPlan& plan);
+
+  // rebuild_backfill.cc
+  absl::Status PlanBackfills(RebuildPlan& plan, const projections::GroupPlan& group);
+  absl::Status NeedSource(const state::RebuildRow& row) const;
+  absl::Status StartBackfills(const state::RebuildRow& row);
+  // Once all are done.
+  absl::StatusOr<std::optional<int64_t>> RowsSent(const state::RebuildRow& row);
+  absl::StatusOr<bool> CaughtUpFromBackfills(const state::RebuildRow& row,
+                                             bool despite_differences);
+  absl::Status CancelBackfills(const state::RebuildRow& row);
 
   absl::Status Prepare(const state::RebuildRow& row);
+  absl::Status Subscribe(const std::string& name, const std::string& like);
   absl::Status Fill(const state::RebuildRow& row, bool despite_differences,
                     const std::stop_token& stop);
   // Whether the shadow has everything, so that a swap can be tried.
@@ -137,12 +164,26 @@ class Rebuild {
   const state::Epochs shadow_{schema_, shadow_group_};
   const state::Inbox inbox_{schema_};
   const state::Slots slots_{schema_, group_};
+  // How long something has been so.
+  class Duration {
+   public:
+    Millis For(bool over, SteadyTime now) {
+      if (over || !since_) since_ = now;
+      return std::chrono::duration_cast<Millis>(now - *since_);
+    }
+
+   private:
+    std::optional<SteadyTime> since_;
+  };
   bool driver_ = false;
   WallTime checked_until_;       // the shadow has what the live slot got before
   int64_t not_redelivered_ = 0;  // and accepted
   int tries_ = 0;
   int64_t missing_ = -1;
   WallTime missing_since_;
+  int64_t backfill_rows_ = 0;  // about so many in all
+  int64_t snapshots_ = -1;     // have come
+  Duration idle_, lacks_;      // no publisher is at it; some were sent, and no more come
   std::optional<SwapResult> last_swap_;
 };
 

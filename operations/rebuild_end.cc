@@ -67,18 +67,26 @@ absl::Status Rebuild::Finish(bool now) {
   return Discard(row);
 }
 
-absl::StatusOr<RebuildRow> Rebuild::MayAbort() {
+absl::StatusOr<RebuildRow> Rebuild::MayAbort(bool keep_backfills) {
   ASSIGN_OR_RETURN(RebuildRow row, Need());
-  if (row.state != RebuildState::kSwapped) return row;
+  if (row.state == RebuildState::kDiscarding) return row;
+  if (row.state != RebuildState::kSwapped) {
+    if (!row.from_backfill() || keep_backfills || parts_.source != nullptr) return row;
+    return FailedPrecondition(
+        "{}, so that it is cancelled too; with --keep-backfill it goes on for other consumers",
+        MessageOf(NeedSource(row)));
+  }
   return FailedPrecondition(
       "the new tables serve already; `lockstepctl rebuild rollback {0}` goes back to the old "
       "ones, `lockstepctl rebuild finish {0}` removes them",
       group_.value());
 }
 
-absl::Status Rebuild::Abort() {
-  ASSIGN_OR_RETURN(RebuildRow row, MayAbort());
-  if (row.state != RebuildState::kDiscarding) RETURN_IF_ERROR(Decide(row, row.new_slot));
+absl::Status Rebuild::Abort(bool keep_backfills) {
+  ASSIGN_OR_RETURN(RebuildRow row, MayAbort(keep_backfills));
+  if (row.state == RebuildState::kDiscarding) return Discard(row);
+  if (row.from_backfill() && !keep_backfills) RETURN_IF_ERROR(CancelBackfills(row));
+  RETURN_IF_ERROR(Decide(row, row.new_slot));
   return Discard(row);
 }
 
@@ -99,6 +107,8 @@ absl::Status Rebuild::Discard(const RebuildRow& row) {
   RETURN_IF_ERROR(Reached("dropped"));
   const bool was_new = row.discard_slot == row.new_slot;
   RETURN_IF_ERROR(ForgetSubscription(was_new ? row.new_subscription : row.old_subscription));
+  // The group reads the one that its configuration names, whichever slot serves.
+  if (!row.new_snapshots.empty()) RETURN_IF_ERROR(ForgetSubscription(row.new_snapshots));
   RETURN_IF_ERROR(Reached("unsubscribed"));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(rebuilds_.Audit(transaction, was_new ? "rebuild.undone" : "rebuild.finished",

@@ -32,7 +32,8 @@ absl::Status CheckMissing(const state::RebuildRow& row, const std::optional<Wall
   if (!first || first >= row.seek.time) return absl::OkStatus();
   return FailedPrecondition(
       "the read model goes back to {}, the rebuild would begin at {}: what lies between would be "
-      "missing in the new tables; add --accept-missing if that is wanted",
+      "missing in the new tables; --from backfill takes it from the rows of the source, or add "
+      "--accept-missing if that is wanted",
       FormatTimestamp(*first), row.seek.ToString());
 }
 
@@ -47,10 +48,11 @@ absl::Status Rebuild::PlanSeek(const pubsub::Subscription& live, RebuildPlan& pl
                                     now - history, now));
   if (plan.row.seek.time && history <= Millis(0)) {
     return FailedPrecondition(
-        "{} keeps no history, so a new subscription of it starts empty: there is nothing to "
-        "rebuild from. `lockstepctl offsets reset {} --to-earliest --empty` replays what {} itself "
-        "keeps; or give the topic a retention (lockstepctl provision) and rebuild once it reaches "
-        "back far enough",
+        "{0} keeps no history, so a new subscription of it starts empty: there is nothing to "
+        "rebuild from. `lockstepctl rebuild {1} --from backfill` fills the tables with the rows of "
+        "their source; `lockstepctl offsets reset {1} --to-earliest --empty` replays what {2} "
+        "itself keeps; or give the topic a retention (lockstepctl provision) and rebuild once it "
+        "reaches back far enough",
         live.topic, group_.value(), live.name);
   }
   if (plan.row.seek.time) plan.earliest = now - history;
@@ -72,29 +74,28 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   state::RebuildRow& row = plan.row;
   row.old_slot = live.slot;
   row.old_subscription = live.subscription;
-  RETURN_IF_ERROR(PlanSeek(subscription, plan));
-  RETURN_IF_ERROR(CheckMissing(row, live.first_publish_time));
   if (row.keep_old > subscription.retention) {
     return InvalidArgument("the old slot can be kept {} at most, as long as {} keeps its messages",
                            FormatDuration(subscription.retention), live.subscription);
   }
   ASSIGN_OR_RETURN(const int newest, slots_.Newest(connection_));
   row.new_slot = newest + 1;
-  if (row.seek.time) {
-    ASSIGN_OR_RETURN(plan.events, inbox_.CountSince(connection_, group_, *row.seek.time));
-    ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
-    ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(&transaction, group_));
-    if (offset && *row.seek.time > offset->position.publish_time) {
-      return InvalidArgument("{} is after the group's own position, {}", row.seek.ToString(),
-                             FormatTimestamp(offset->position.publish_time));
-    }
-  }
   row.new_subscription = ShadowSubscription(live.subscription, row.new_slot);
   ASSIGN_OR_RETURN(
       const auto declared,
       projections::LoadGroup(
           parts_.file, {.table_suffix = "", .state_schema = parts_.state_schema, .code = {}}));
   row.tables = declared.projector->Tables();
+  if (parts_.backfills.empty()) {
+    RETURN_IF_ERROR(PlanSeek(subscription, plan));
+    RETURN_IF_ERROR(CheckMissing(row, live.first_publish_time));
+    RETURN_IF_ERROR(CountEvents(plan));
+  } else {
+    RETURN_IF_ERROR(PlanBackfills(plan, declared.projector->plan()));
+    if (!parts_.options.snapshots.empty()) {
+      row.new_snapshots = ShadowSubscription(parts_.options.snapshots, row.new_slot);
+    }
+  }
   ASSIGN_OR_RETURN(const auto obstacles,
                    ShadowTables(row.tables).Obstacles(connection_, row.shadow_suffix()));
   if (!obstacles.empty()) {
@@ -103,12 +104,24 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
         "--empty` rebuilds them in place",
         fmt::join(obstacles, "\n  "), group_.value());
   }
-  const auto taken = admin.GetSubscription(row.new_subscription);
-  if (taken.ok()) {
-    return FailedPrecondition("{} is there already; delete it first", row.new_subscription);
+  for (const std::string& name : {row.new_subscription, row.new_snapshots}) {
+    if (name.empty()) continue;
+    const auto taken = admin.GetSubscription(name);
+    if (taken.ok()) return FailedPrecondition("{} is there already; delete it first", name);
+    if (!absl::IsNotFound(taken.status())) return taken.status();
   }
-  if (!absl::IsNotFound(taken.status())) return taken.status();
   return plan;
+}
+
+absl::Status Rebuild::CountEvents(RebuildPlan& plan) {
+  const state::SeekTarget& seek = plan.row.seek;
+  if (!seek.time) return absl::OkStatus();
+  ASSIGN_OR_RETURN(plan.events, inbox_.CountSince(connection_, group_, *seek.time));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, connection_.Begin());
+  ASSIGN_OR_RETURN(const auto offset, state::Offsets(schema_).Load(&transaction, group_));
+  if (!offset || *seek.time <= offset->position.publish_time) return absl::OkStatus();
+  return InvalidArgument("{} is after the group's own position, {}", seek.ToString(),
+                         FormatTimestamp(offset->position.publish_time));
 }
 
 absl::Status Rebuild::Begin(const RebuildPlan& plan) {

@@ -88,7 +88,7 @@ absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differ
       "the new tables differ from the live ones, so nothing was swapped; `lockstepctl rebuild "
       "resume {0} --accept-differences` puts them in place as they are, `lockstepctl rebuild abort "
       "{0}` drops them",
-      group_.value());
+      GroupWords(row));
 }
 
 absl::StatusOr<RebuildRow> Rebuild::LockIn(postgres::Transaction& transaction, RebuildState state) {

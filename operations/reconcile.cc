@@ -12,9 +12,9 @@ namespace lockstep::operations {
 namespace {
 
 constexpr std::string_view kClasses[] = {
-    "handled",     "parked",      "dead",           "discarded", "on_its_way",
-    "unpublished", "quarantined", "dead_at_source", "left_out",  "missing",
-    "entries",     "snapshots",   "no_longer_kept", "orphans"};
+    "applied",        "superseded",  "ignored",     "parked",         "dead",    "discarded",
+    "on_its_way",     "unpublished", "quarantined", "left_out",       "covered", "missing",
+    "dead_at_source", "entries",     "snapshots",   "no_longer_kept", "orphans"};
 
 // A backfill makes its event ids of what they are about (UUID version 5): no outbox has them.
 bool IsSnapshot(const std::string& event_id) { return event_id.size() > 14 && event_id[14] == '5'; }
@@ -128,10 +128,7 @@ class Reconciler {
   }
 
   std::string ClassOf(const SourceEvent& event, const state::EventFates::Fate& fate) const {
-    if (fate.dead == "discarded") return "discarded";
-    if (fate.dead == "dead" || fate.dead == "quarantined") return "dead";
-    if (fate.parked) return "parked";
-    if (fate.received_at) return "handled";
+    if (!fate.name.empty()) return fate.name;
     if (!event.published) {
       if (event.state == "dead") return "dead_at_source";
       return event.state == "quarantined" ? "quarantined" : "unpublished";
@@ -141,7 +138,8 @@ class Reconciler {
     };
     // A reset leaves what was published before it out; so does a subscription made later.
     if (before(under_.skip_before) || before(under_.first_publish_time)) return "left_out";
-    return before(result_.offset_time) ? "missing" : "on_its_way";
+    if (!before(result_.offset_time)) return "on_its_way";
+    return fate.covered ? "covered" : "missing";
   }
 
   // Of the inbox between two ids, against the source's events between them.

@@ -7,21 +7,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "envelope/source_event.h"
 #include "state/events/event_fates.h"
 #include "state/groups/epochs.h"
 
 namespace lockstep::operations {
 
-// An event as its source has it.
-struct SourceEvent {
-  std::string event_id;
-  std::string aggregate_key;
-  int64_t version = 0;
-  std::string event_type;
-  std::string message_id;
-  std::string state;  // published, pending, dead or quarantined
-  std::optional<WallTime> published;
-};
+using envelope::SourceEvent;
 
 // What the source's side of a comparison says, from its database or from a file.
 struct SourceLedger {
@@ -44,8 +36,9 @@ struct ReconcileOptions {
 };
 
 struct Reconciliation {
-  // handled, parked, dead, discarded, on_its_way, unpublished, dead_at_source, left_out, missing;
-  // of the inbox: entries, snapshots, no_longer_kept, orphans.
+  // applied, superseded, ignored, parked, dead, discarded, covered (never received, but a snapshot
+  // brought its version or a later one), on_its_way, unpublished, quarantined, dead_at_source,
+  // left_out, missing; of the inbox: entries, snapshots, no_longer_kept, orphans.
   std::map<std::string, int64_t> counts;
   std::vector<SourceEvent> missing;  // the first of them
   std::vector<std::pair<std::string, WallTime>> orphans;

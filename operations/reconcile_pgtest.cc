@@ -94,7 +94,7 @@ TEST_F(ReconcileTest, WhatComesWhileTheGroupIsWaitedForIsNotMissing) {
   };
   const Reconciliation result = Run();
   EXPECT_EQ(waits, 1);
-  EXPECT_EQ(result.counts.at("handled"), 4);
+  EXPECT_EQ(result.counts.at("applied"), 4);
   EXPECT_EQ(result.counts.at("missing"), 1);
   ASSERT_EQ(result.missing.size(), 1u);
   EXPECT_EQ(result.missing[0].event_id, Uuid(5));

@@ -24,7 +24,8 @@ absl::Status ShadowFiller::Start() {
   runner::GroupOptions options = parts_.options;
   options.name = name_.value();
   options.subscription = row_.new_subscription;
-  options.snapshots.clear();  // those are the live group's
+  options.snapshots = row_.new_snapshots;  // not the live group's
+  if (row_.from_backfill()) options.baseline = runner::Baseline::kSnapshot;
   options.checkpoints = false;
   ASSIGN_OR_RETURN(before_, inbox_.CountSince(connection_, name_, WallTime()));
   metrics_ = std::make_unique<MetricsRegistry>();

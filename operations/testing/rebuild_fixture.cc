@@ -38,13 +38,14 @@ projections:
 constexpr char kTables[] = R"(
 CREATE SCHEMA rm;
 CREATE TABLE rm.items (id text PRIMARY KEY, version bigint NOT NULL CHECK (version > 0), a text,
-                       updated_at timestamptz NOT NULL);
+                       updated_at timestamptz NOT NULL, note text);
 CREATE INDEX items_by_a ON rm.items (a);
 CREATE TABLE rm.counters (id text PRIMARY KEY, n bigint NOT NULL DEFAULT 0);)";
 
 }  // namespace
 
-RebuildWorld::RebuildWorld(bool history) {
+RebuildWorld::RebuildWorld(bool history, const std::string& group_file)
+    : counts_(group_file.empty()) {
   EXPECT_TRUE(server.Start().ok());
   transport = *pubsub::MakeTransport({.emulator_host = server.address()});
   publisher_ = transport->NewPublisher({});
@@ -58,7 +59,7 @@ RebuildWorld::RebuildWorld(bool history) {
   EXPECT_TRUE(postgres::Migrator(*connection, "feed_state", sql::StateMigrations()).Up().ok());
   database.Run(kTables);
   file_ = (std::filesystem::temp_directory_path() / (database.name() + ".yaml")).string();
-  std::ofstream(file_) << kGroupFile;
+  std::ofstream(file_) << (counts_ ? kGroupFile : group_file);
   options.name = "feed";
   options.subscription = kSubscription;
   options.lanes = 2;
@@ -90,6 +91,7 @@ void RebuildWorld::StartRunner(const std::string& instance) {
 
 void RebuildWorld::Publish(int rounds) {
   for (int i = 0; i < rounds; ++i) {
+    before_publish(version_ + 1);
     std::vector<pubsub::Message> messages;
     for (int k = 0; k < kKeys; ++k) {
       messages.push_back(
@@ -98,9 +100,13 @@ void RebuildWorld::Publish(int rounds) {
                     .payload = fmt::format(R"({{"id":"k{}","a":"{}"}})", k, version_ + 1)}
               .Message());
     }
-    PublishAndWait(*publisher_, kTopic, std::move(messages));
+    Send(std::move(messages));
     ++version_;
   }
+}
+
+void RebuildWorld::Send(std::vector<pubsub::Message> messages) {
+  PublishAndWait(*publisher_, kTopic, std::move(messages));
 }
 
 bool RebuildWorld::Await(const std::string& sql, int64_t wanted) {
@@ -117,7 +123,8 @@ bool RebuildWorld::Settle() {
   return Await(fmt::format("SELECT count(*) FROM rm.items WHERE version = {} AND a = '{}'", version,
                            version),
                kKeys) &&
-         Await(fmt::format("SELECT count(*) FROM rm.counters WHERE n = {}", version), kKeys);
+         (!counts_ ||
+          Await(fmt::format("SELECT count(*) FROM rm.counters WHERE n = {}", version), kKeys));
 }
 
 void RebuildWorld::Read() {
@@ -130,11 +137,14 @@ void RebuildWorld::Read() {
   while (!stop_) {
     // Prepared, so that a plan is kept over the swap; and plain.
     for (const bool prepared : {true, false}) {
-      constexpr std::string_view kSql =
+      constexpr std::string_view kItems =
+          "SELECT count(*), coalesce(min(i.version), 0) FROM rm.items i";
+      constexpr std::string_view kBoth =
           "SELECT count(*), coalesce(min(i.version), 0), count(c.n) FROM rm.items i JOIN "
           "rm.counters c USING (id)";
-      const auto rows = prepared ? connection->Execute(postgres::Statement{"read", kSql})
-                                 : connection->Execute(kSql);
+      const std::string_view sql = counts_ ? kBoth : kItems;
+      const auto rows = prepared ? connection->Execute(postgres::Statement{"read", sql})
+                                 : connection->Execute(sql);
       if (!rows.ok()) {
         complain(std::string(MessageOf(rows.status())));
         return;
@@ -176,6 +186,7 @@ std::vector<std::string> RebuildWorld::complaints() {
 RebuildWorld::Driver RebuildWorld::NewDriver(const RebuildStep& at) {
   Driver driver;
   driver.connection = database.Connect();
+  if (!source_url.empty()) driver.source = *postgres::Connection::Open({.url = source_url});
   driver.rebuild = std::make_unique<Rebuild>(
       Rebuild::Parts{.database = database.url(),
                      .state_schema = "feed_state",
@@ -183,8 +194,11 @@ RebuildWorld::Driver RebuildWorld::NewDriver(const RebuildStep& at) {
                      .transport = *transport,
                      .options = options,
                      .file = file_,
+                     .backfills = backfills,
+                     .source = driver.source.get(),
                      .poll = Millis(20),
                      .quiet = Millis(300),
+                     .patience = Millis(10'000),
                      .at = at},
       *driver.connection,
       Rebuild::Listener{.progress = [](int64_t, int64_t) {},
@@ -232,7 +246,8 @@ std::string RebuildWorld::Orphans() {
   const auto subscriptions = transport->admin().ListSubscriptions("p");
   EXPECT_TRUE(subscriptions.ok());
   for (const auto& subscription : *subscriptions) {
-    if (subscription.name != active) found += subscription.name + "\n";
+    if (subscription.name != active && subscription.name != options.snapshots)
+      found += subscription.name + "\n";
   }
   const auto snapshots = transport->admin().ListSnapshots("p");
   EXPECT_TRUE(snapshots.ok());

@@ -20,13 +20,15 @@ class RebuildWorld {
  public:
   static constexpr int kKeys = 20;
 
-  explicit RebuildWorld(bool history = true);
+  // `group_file`: in place of one with a table of states and one of counts.
+  explicit RebuildWorld(bool history = true, const std::string& group_file = "");
   ~RebuildWorld();
 
   void StartRunner(const std::string& instance);
   void StopRunners() { groups_.clear(); }
   void Publish(int rounds);  // so many more versions of every key
-  bool Settle();             // until every key has its newest version, each event counted once
+  void Send(std::vector<pubsub::Message> messages);
+  bool Settle();  // until every key has its newest version, each event counted once
 
   // Publishing and reading until they are stopped; readers complain about an error, a missing row
   // or an old version.
@@ -39,7 +41,7 @@ class RebuildWorld {
 
   // Each with a connection of its own, as a process would have.
   struct Driver {
-    std::unique_ptr<postgres::Connection> connection;
+    std::unique_ptr<postgres::Connection> connection, source;
     std::unique_ptr<Rebuild> rebuild;
   };
   Driver NewDriver(const RebuildStep& at = {});
@@ -56,11 +58,17 @@ class RebuildWorld {
   std::unique_ptr<pubsub::Transport> transport;
   runner::GroupOptions options;
   std::vector<std::string> notes;
+  // Of drivers that are made from now on.
+  std::vector<publisher::Declaration> backfills;
+  std::string source_url;
+  // Called before a version of every key is published.
+  std::function<void(int64_t version)> before_publish = [](int64_t) {};
 
  private:
   void Read();
 
   std::string file_;
+  bool counts_ = true;  // the group has a table of counts
   MetricsRegistry metrics_;
   std::unique_ptr<pubsub::Publisher> publisher_;
   std::vector<std::unique_ptr<runner::GroupEnvironment>> environments_;
