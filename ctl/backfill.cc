@@ -1,11 +1,10 @@
 // lockstepctl backfill: rows of a source that the publisher sends as snapshots.
-#include <fmt/format.h>
+#include "ctl/backfill.h"
 
-#include <thread>
+#include <fmt/format.h>
 
 #include "ctl/command.h"
 #include "ctl/print.h"
-#include "ctl/progress.h"
 #include "ctl/runner_context.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
@@ -23,10 +22,6 @@ struct BackfillCommand {
   bool quick = false, watch = false;
   int limit = 20;
 };
-
-// A scan of the whole source takes its time.
-constexpr Millis kScanTimeout{3'600'000};
-constexpr Millis kBackfillLook{1'000};
 
 std::string BackfillTime(int64_t rows, int64_t rows_per_second) {
   if (rows_per_second == 0) return "as fast as the source and Pub/Sub go";
@@ -55,22 +50,11 @@ absl::Status CheckBackfill(const Context& context, const BackfillCommand& option
 
 absl::Status WatchBackfill(const Context& context, const std::string& id);
 
-absl::Status StartBackfill(const Context& context, const BackfillCommand& options) {
+absl::Status StartOne(const Context& context, const BackfillCommand& options) {
   ASSIGN_OR_RETURN(const auto declaration, publisher::LoadDeclaration(options.file));
   ASSIGN_OR_RETURN(const auto connection, context.Connect(kScanTimeout));
-  ASSIGN_OR_RETURN(const auto report,
-                   publisher::CheckSource(*connection, declaration, !options.quick));
-  if (!context.json) PrintSourceReport(declaration, report);
-  if (!report.problems.empty()) {
-    return FailedPrecondition("backfill {} was not started: {}", declaration.name,
-                              fmt::join(report.problems, "; "));
-  }
-  RETURN_IF_ERROR(context.Confirm(
-      fmt::format("This has the publisher of {} send every row of {} to topic {} as a snapshot.",
-                  declaration.outbox.ToString(), declaration.SourceName(), declaration.topic)));
   ASSIGN_OR_RETURN(const std::string id,
-                   BackfillStore(*connection)
-                       .Create(declaration, report.rows, OperatorAtHost(), options.reason));
+                   StartBackfill(context, *connection, declaration, options.quick, options.reason));
   RETURN_IF_ERROR(context.Answer({{"id", id}, {"backfill", declaration.name}}, [&] {
     Print("backfill {} is {}; lockstepctl backfill status {} --watch follows it\n",
           declaration.name, id, declaration.name);
@@ -118,20 +102,12 @@ void PrintBackfill(const BackfillRecord& record) {
 
 absl::Status WatchBackfill(const Context& context, const std::string& id) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
+  BackfillStore store(*connection);
   ProgressPrinter progress(context.json);
-  while (true) {
-    ASSIGN_OR_RETURN(const BackfillRecord record, BackfillStore(*connection).Find(id));
-    if (record.state == "running") {
-      record.last_error.empty() ? progress.Show(record.rows_done, record.rows_expected)
-                                : progress.Wait(record.last_error);
-      std::this_thread::sleep_for(kBackfillLook);
-      continue;
-    }
-    progress.EndLine();
-    RETURN_IF_ERROR(context.Answer(BackfillStatusJson(record), [&] { PrintBackfill(record); }));
-    if (record.state != "failed") return absl::OkStatus();
-    return FailedPrecondition("backfill {} has failed: {}", record.name, record.last_error);
-  }
+  ASSIGN_OR_RETURN(const BackfillRecord record, FollowBackfill(store, id, progress, {}));
+  RETURN_IF_ERROR(context.Answer(BackfillStatusJson(record), [&] { PrintBackfill(record); }));
+  if (record.state != "failed") return absl::OkStatus();
+  return FailedPrecondition("backfill {} has failed: {}", record.name, record.last_error);
 }
 
 absl::Status BackfillStatus(const Context& context, const BackfillCommand& options) {
@@ -184,6 +160,21 @@ absl::Status ChangeBackfill(const Context& context, const BackfillCommand& optio
 
 }  // namespace
 
+absl::StatusOr<std::string> StartBackfill(const Context& context, postgres::Connection& source,
+                                          const publisher::Declaration& declaration, bool quick,
+                                          const std::string& reason, const std::string& id) {
+  ASSIGN_OR_RETURN(const auto report, publisher::CheckSource(source, declaration, !quick));
+  if (!context.json) PrintSourceReport(declaration, report);
+  if (!report.problems.empty()) {
+    return FailedPrecondition("backfill {} was not started: {}", declaration.name,
+                              fmt::join(report.problems, "; "));
+  }
+  RETURN_IF_ERROR(context.Confirm(
+      fmt::format("This has the publisher of {} send every row of {} to topic {} as a snapshot.",
+                  declaration.outbox.ToString(), declaration.SourceName(), declaration.topic)));
+  return BackfillStore(source).Create(declaration, report.rows, OperatorAtHost(), reason, id);
+}
+
 void AddBackfill(const Command& program) {
   const Command backfill =
       program.AddGroup("backfill", "rows of a source, sent by its publisher as snapshots");
@@ -195,7 +186,7 @@ void AddBackfill(const Command& program) {
   const Option watch{"--watch", &o->watch, "follow it until it ends"};
   backfill.Add("check", "whether the source is fit: columns, keys, versions", o, CheckBackfill)
       .With({file, quick});
-  backfill.Add("start", "check, then have the publisher send every row", o, StartBackfill)
+  backfill.Add("start", "check, then have the publisher send every row", o, StartOne)
       .With({file, quick, reason, watch});
   backfill.Add("status", "how far one has come, and what was done to it", o, BackfillStatus)
       .With({name, watch});

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,6 +39,14 @@ struct Context {
       Millis statement_timeout = Millis(30'000)) const;
 
   bool IsLocal() const;  // the database is on this machine
+
+  // The same for another database.
+  Context At(std::string url, std::string url_password_file) const {
+    Context other = *this;
+    other.database = std::move(url);
+    other.password_file = std::move(url_password_file);
+    return other;
+  }
 
   // Prints `object` when --json was given; otherwise calls `human`. OK, for a command to end with.
   absl::Status Answer(const Json& object, const std::function<void()>& human) const;
@@ -131,6 +140,7 @@ void AddProjection(const Command& program);
 void AddReconcile(const Command& program);
 void AddReplay(const Command& program);
 void AddRebuild(const Command& program);
+void AddReplicate(const Command& program);
 void AddRoles(const Command& program);
 void AddSchema(const Command& program);
 void AddTrace(const Command& program);

@@ -81,10 +81,10 @@ int main(int argc, char** argv) {
   app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
 
   const Command program(app, context);
-  for (const auto add :
-       {AddBackfill, AddDeadLetters, AddErase, AddMigrate, AddCheckpoint, AddLag, AddOffsets,
-        AddOutbox, AddParked, AddProvision, AddProjection, AddRebuild, AddReconcile, AddRepair,
-        AddReplay, AddRoles, AddSchema, AddTrace, AddVerify}) {
+  for (const auto add : {AddBackfill,   AddDeadLetters, AddErase,     AddMigrate, AddCheckpoint,
+                         AddLag,        AddOffsets,     AddOutbox,    AddParked,  AddProvision,
+                         AddProjection, AddRebuild,     AddReconcile, AddRepair,  AddReplay,
+                         AddReplicate,  AddRoles,       AddSchema,    AddTrace,   AddVerify}) {
     add(program);
   }
 

@@ -86,6 +86,18 @@ TEST_F(ParkedCtl, SkipsToTheFirstThatWaitsAndNoFurther) {
   EXPECT_TRUE(world_.Await([&] { return Version() == 8; }));
 }
 
+TEST_F(ParkedCtl, WhatWasGivenUpAndComesAfterAllChangesNothing) {
+  Answer("parked skip item/a --yes");
+  ASSERT_EQ(Version(), 3);
+  world_.Publish("a", 2, R"({"id":"a","a":"late"})", Uuid(77));
+  ASSERT_TRUE(world_.Await([&] {
+    return world_.Count("SELECT count(*) FROM feed_state.inbox WHERE event_id = '" + Uuid(77) +
+                        "' AND fate = 's'") == 1;
+  })) << runner_->Errors();
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE version = 3 AND a <> 'late'"), 1);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.dead_letters"), 0);
+}
+
 // Version 3 is at hand: it is applied in its turn, not given up.
 TEST_F(ParkedCtl, GivesUpOnlyWhatHasNotCome) {
   EXPECT_EQ(Answer("parked skip item/a --to 6 --yes")["waited"]["applied"], 3);

@@ -95,7 +95,9 @@ void ProgressPrinter::Say(const std::string& text) {
 }
 
 void ProgressPrinter::Wait(const std::string& text) {
-  if (!json_ && Due(false)) Print(text);
+  if (!Due(false)) return;
+  if (!json_) return Print(text);
+  Print(Json({{"elapsed_seconds", std::round(now_ * 10) / 10}, {"waiting", text}}).dump());
 }
 
 void ProgressPrinter::EndLine() {

@@ -31,7 +31,7 @@ class ProgressPrinter {
   void Show(int64_t done, int64_t total, bool at_once = false);  // total 0 = not known
   // What happens, in a sentence; not with `json`.
   void Say(const std::string& text);
-  // The same, in the place of the bar.
+  // What is waited for, in the place of the bar.
   void Wait(const std::string& text);
   void EndLine();
 

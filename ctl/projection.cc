@@ -85,7 +85,11 @@ absl::Status Ddl(const Context& context, const ProjectionOptions& options) {
 }
 
 Json RowJson(const projections::ExplainedRow& row) {
-  Json json = {{"projection", row.projection}, {"table", row.table}, {"operation", row.operation}};
+  Json json = {{"projection", row.projection},
+               {"table", row.table},
+               {"operation", row.operation},
+               {"key", Json::object()},
+               {"columns", Json::object()}};
   for (const auto& [column, value] : row.key) json["key"][column] = value;
   for (const auto& [column, value] : row.columns) json["columns"][column] = OrNull(value);
   json["absent"] = row.absent;

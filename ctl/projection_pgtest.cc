@@ -289,6 +289,46 @@ TEST_F(ExplainCommand, SaysWhatTheVersionGuardWouldDo) {
   EXPECT_THAT(text.out, HasSubstr("guard: nothing is stored: would be written"));
 }
 
+// A repair's word that the source has no such row: it goes, also if no event ever wrote it, and
+// what comes after it is news.
+TEST_F(ExplainCommand, KnowsThatAGhostLeavesNoVersion) {
+  db_.Run(
+      "ALTER TABLE shop.thing ADD deleted_at timestamptz;"
+      "INSERT INTO shop.thing (id, version) VALUES ('a', 99), ('b', 100)");
+  const auto ghost = [](const std::string& id) {
+    return Made(id, 99,
+                R"(, "attributes": {"lockstep_kind": "snapshot", "lockstep_overwrite": "true",)"
+                R"( "lockstep_absent": "true"})");
+  };
+  const std::string events = fmt::format("[{}, {}, {}, {}, {}, {}]", ghost("a"), ghost("a"),
+                                         Made("a", 1), ghost("b"), ghost("c"), Made("c", 1));
+  for (const bool soft : {false, true}) {
+    const TempFile group(
+        "group.yaml", Yaml("[big, name]", soft ? "      Gone: delete\n    deleted_at: deleted_at\n"
+                                               : "      Gone: delete\n"));
+    const TempFile event("event.json", events);
+    const Answer answer = Ctl(fmt::format("projection explain {} {} {} --json", group.path(),
+                                          event.path(), WithDatabase()));
+    ASSERT_EQ(answer.status, 0) << answer.errors;
+    const Json json = Json::parse(answer.out);
+    const auto guard = [&](int nth) {
+      const Json& row = json[nth]["rows"][0];
+      return fmt::format("{} {}", row["guard"].get<std::string>(), row["stored_version"].dump());
+    };
+    EXPECT_EQ(guard(0), "apply 99");
+    EXPECT_EQ(guard(1), soft ? "superseded 0" : "superseded null") << "it is gone";
+    EXPECT_EQ(guard(2), soft ? "apply 0" : "apply null");
+    EXPECT_EQ(guard(3), "superseded 100") << "a newer one stays";
+    EXPECT_EQ(guard(4), "superseded null");
+    EXPECT_EQ(guard(5), "apply null");
+    const Json& columns = json[0]["rows"][0]["columns"];
+    EXPECT_EQ(columns.contains("version"), soft) << columns;
+    if (soft) {
+      EXPECT_EQ(columns["version"], "0");
+    }
+  }
+}
+
 TEST_F(ExplainCommand, LooksAtTheTableWhereNothingIsDeletedHard) {
   db_.Run("ALTER TABLE shop.thing ALTER COLUMN id TYPE uuid USING id::uuid");
   const std::string id = "6f0c2f5e-7d0c-4b52-9f0c-1f2e3d4c5b6a";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ctl/backfill.h"
 #include "ctl/command.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
@@ -13,6 +14,7 @@
 #include "offsets/seek_target.h"
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
+#include "publisher/backfill/declaration.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -24,7 +26,11 @@ constexpr size_t kShown = 20;  // differences, per table
 
 struct RebuildOptions {
   std::string group, schema, from, reason, keep_old = "24h";
-  bool accept_missing = false, accept_differences = false, now = false;
+  std::vector<std::string> declarations;
+  std::string source, source_password_file;
+  bool accept_missing = false, accept_differences = false, now = false, keep_backfill = false;
+
+  bool from_backfill() const { return from == "backfill"; }
 };
 
 absl::Status CheckReason(const RebuildOptions& options) {
@@ -37,7 +43,7 @@ absl::StatusOr<state::SeekTarget> ParseFrom(const std::string& text, const std::
   const auto from = offsets::ParseSeekTarget(text, project);
   if (from && from->kind != Kind::kNone && from->kind != Kind::kLatest) return *from;
   return InvalidArgument(
-      "--from is '{}', not earliest, checkpoint, snapshot:NAME or a time such as "
+      "--from is '{}', not earliest, backfill, checkpoint, snapshot:NAME or a time such as "
       "2026-01-31T12:00:00Z",
       text);
 }
@@ -56,17 +62,38 @@ std::string HowToGoOn(const RebuildRow& row, const std::string& group) {
     case RebuildState::kFilling:
       break;
   }
-  return fmt::format("`rebuild resume {}` goes on, `rebuild abort {}` undoes it", group, group);
+  return fmt::format("`rebuild resume {0}{1}` goes on, `rebuild abort {0}{1}` undoes it", group,
+                     row.from_backfill() ? " --source …" : "");
+}
+
+// What a rebuild can't do without, and what means nothing to it.
+absl::Status CheckFrom(const RebuildOptions& options) {
+  if (options.from.empty()) {
+    return InvalidArgument(
+        "say where to begin with --from: earliest, backfill, checkpoint, snapshot:NAME or a time");
+  }
+  const bool named = !options.declarations.empty() && !options.source.empty();
+  if (options.from_backfill() && !named) {
+    return InvalidArgument(
+        "--from backfill wants the backfill's file, with --declaration, and its database, with "
+        "--source");
+  }
+  if (!options.from_backfill() && !options.declarations.empty()) {
+    return InvalidArgument("--declaration goes with --from backfill");
+  }
+  return absl::OkStatus();
 }
 
 Json RebuildJson(const std::string& group, const RebuildRow& row) {
   return {{"group", group},
           {"state", Name(row.state)},
-          {"from", row.seek.ToString()},
+          {"from", row.from_backfill() ? "backfill" : row.seek.ToString()},
+          {"backfills", row.from_backfill() ? Json(row.backfills) : Json()},
           {"old_slot", row.old_slot},
           {"new_slot", row.new_slot},
           {"old_subscription", row.old_subscription},
           {"new_subscription", row.new_subscription},
+          {"new_snapshots", row.new_snapshots.empty() ? Json() : Json(row.new_snapshots)},
           {"tables", row.tables},
           {"began_at", FormatTimestamp(row.began_at)},
           {"swapped_at", OrNull(row.swapped_at)},
@@ -80,20 +107,31 @@ Json RebuildJson(const std::string& group, const RebuildRow& row) {
 class Session {
  public:
   static absl::StatusOr<std::unique_ptr<Session>> Open(const Context& context,
-                                                       const std::string& name) {
+                                                       const RebuildOptions& options) {
     auto session = std::unique_ptr<Session>(new Session(context));
-    ASSIGN_OR_RETURN(session->runner_, OpenGroup(context, name));
+    ASSIGN_OR_RETURN(session->runner_, OpenGroup(context, options.group));
     // What large tables need is not cut short.
     ASSIGN_OR_RETURN(session->runner_.connection, context.Connect(Millis(0)));
     const runner::ConfiguredGroup& group = *session->runner_.group;
     ASSIGN_OR_RETURN(const std::string database, context.Database());
+    std::vector<publisher::Declaration> backfills;
+    for (const std::string& file : options.declarations) {
+      ASSIGN_OR_RETURN(backfills.emplace_back(), publisher::LoadDeclaration(file));
+    }
+    if (!options.source.empty()) {
+      ASSIGN_OR_RETURN(
+          session->source_,
+          context.At(options.source, options.source_password_file).Connect(kScanTimeout));
+    }
     session->rebuild_ = std::make_unique<operations::Rebuild>(
         operations::Rebuild::Parts{.database = database,
                                    .state_schema = session->runner_.options.state_schema,
                                    .instance = fmt::format("lockstepctl-{}", getpid()),
                                    .transport = *session->runner_.transport,
                                    .options = group.options,
-                                   .file = group.declaration->file},
+                                   .file = group.declaration->file,
+                                   .backfills = std::move(backfills),
+                                   .source = session->source_.get()},
         *session->runner_.connection,
         operations::Rebuild::Listener{
             .progress = [&to = session->printer_](int64_t done,
@@ -145,20 +183,27 @@ class Session {
 
   const Context& context_;
   RunnerContext runner_;
+  std::unique_ptr<postgres::Connection> source_;
   std::unique_ptr<operations::Rebuild> rebuild_;
   ProgressPrinter printer_;
 };
 
 void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
   const RebuildRow& row = plan.row;
-  Print(stderr, "group         {}, slot {} -> {}\nfrom          {}\n", group, row.old_slot,
-        row.new_slot, row.seek.ToString());
+  Print(stderr, "group         {}, slot {} -> {}\n", group, row.old_slot, row.new_slot);
+  if (!row.from_backfill()) Print(stderr, "from          {}\n", row.seek.ToString());
+  for (const auto& [name, id] : row.backfills) {
+    Print(stderr, "from          backfill {}, which every consumer of its topic gets\n", name);
+  }
   if (plan.earliest) {
     Print(stderr, "history       the topic reaches back to {}\n", FormatTimestamp(*plan.earliest));
   }
   if (plan.events > 0) Print(stderr, "events        about {}\n", plan.events);
   Print(stderr, "subscription  {} (new; the runners need roles/pubsub.subscriber on it)\n",
         row.new_subscription);
+  if (!row.new_snapshots.empty()) {
+    Print(stderr, "subscription  {} (new, for the snapshots)\n", row.new_snapshots);
+  }
   for (const std::string& table : row.tables) {
     Print(stderr, "table         {} beside {}\n", table + row.shadow_suffix(), table);
   }
@@ -167,17 +212,16 @@ void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
 
 absl::Status Start(const Context& context, const RebuildOptions& options) {
   if (options.group.empty()) return InvalidArgument("name the consumer group");
-  if (options.from.empty()) {
-    return InvalidArgument(
-        "say where to begin with --from: earliest, checkpoint, snapshot:NAME or a time");
-  }
+  RETURN_IF_ERROR(CheckFrom(options));
   RETURN_IF_ERROR(CheckReason(options));
   Signals signals;  // before any thread is there
-  ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
+  ASSIGN_OR_RETURN(const auto session, Session::Open(context, options));
   RebuildRow wanted{.accept_missing = options.accept_missing,
                     .operator_name = OperatorName(),
                     .reason = options.reason};
-  ASSIGN_OR_RETURN(wanted.seek, ParseFrom(options.from, session->options().pubsub.project));
+  if (!options.from_backfill()) {
+    ASSIGN_OR_RETURN(wanted.seek, ParseFrom(options.from, session->options().pubsub.project));
+  }
   ASSIGN_OR_RETURN(wanted.keep_old, ParseDuration(options.keep_old));
   ASSIGN_OR_RETURN(const auto plan, session->rebuild().Plan(std::move(wanted)));
   PrintPlan(options.group, plan);
@@ -188,7 +232,7 @@ absl::Status Start(const Context& context, const RebuildOptions& options) {
 
 absl::Status Resume(const Context& context, const RebuildOptions& options) {
   Signals signals;
-  ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
+  ASSIGN_OR_RETURN(const auto session, Session::Open(context, options));
   return session->Drive(options, signals.stop_token());
 }
 
@@ -198,9 +242,11 @@ absl::Status Status(const Context& context, const RebuildOptions& options) {
   ASSIGN_OR_RETURN(const auto row, rebuilds.Load(*runner.connection));
   return context.Answer(row ? RebuildJson(options.group, *row) : Json(nullptr), [&] {
     if (!row) return Print("There is no rebuild of '{}'.\n", options.group);
-    Print("group   {}, slot {} -> {}\nstate   {}, begun {} by {}: {}\nnext    {}\n", options.group,
+    Print("group   {}, slot {} -> {}\nstate   {}, begun {} by {}: {}\n", options.group,
           row->old_slot, row->new_slot, Name(row->state), FormatTimestamp(row->began_at),
-          row->operator_name, row->reason, HowToGoOn(*row, options.group));
+          row->operator_name, row->reason);
+    for (const auto& [name, id] : row->backfills) Print("from    backfill {} ({})\n", name, id);
+    Print("next    {}\n", HowToGoOn(*row, options.group));
   });
 }
 
@@ -208,7 +254,7 @@ absl::Status Status(const Context& context, const RebuildOptions& options) {
 absl::Status End(const Context& context, const RebuildOptions& options, const char* question,
                  const char* done, const std::function<absl::Status(operations::Rebuild&)>& may,
                  const std::function<absl::Status(operations::Rebuild&)>& end) {
-  ASSIGN_OR_RETURN(const auto session, Session::Open(context, options.group));
+  ASSIGN_OR_RETURN(const auto session, Session::Open(context, options));
   RETURN_IF_ERROR(may(session->rebuild()));
   RETURN_IF_ERROR(context.Confirm(question));
   RETURN_IF_ERROR(end(session->rebuild()));
@@ -219,8 +265,8 @@ absl::Status Abort(const Context& context, const RebuildOptions& options) {
   return End(
       context, options, "This drops the new tables and their subscription.",
       "Undone: nothing is left of the rebuild.",
-      [](auto& rebuild) { return rebuild.MayAbort().status(); },
-      [](auto& rebuild) { return rebuild.Abort(); });
+      [&](auto& rebuild) { return rebuild.MayAbort(options.keep_backfill).status(); },
+      [&](auto& rebuild) { return rebuild.Abort(options.keep_backfill); });
 }
 
 absl::Status Rollback(const Context& context, const RebuildOptions& options) {
@@ -248,13 +294,23 @@ void AddRebuild(const Command& program) {
   const Option reason{"--reason", &o->reason, "why; goes into the audit"};
   const Option accept_differences{"--accept-differences", &o->accept_differences,
                                   "swap although the new tables differ from the live ones"};
-  const Command rebuild = program.Add(
-      "rebuild",
-      "fill new tables from the topic's history beside the live ones, compare, and swap them in", o,
-      Start);
+  const Option source{"--source", &o->source, "of --from backfill: the source's database"};
+  const Option source_password{"--source-password-file", &o->source_password_file,
+                               "a file that has its password"};
+  const Option declarations{"--declaration", &o->declarations,
+                            "of --from backfill: the backfill's file; repeated where several fill "
+                            "the group's tables"};
+  const Command rebuild =
+      program.Add("rebuild",
+                  "fill new tables beside the live ones, from the topic's history or from a "
+                  "backfill of the source, compare, and swap them in",
+                  o, Start);
   rebuild.With(
       {{"group", &o->group, "the consumer group"},
-       {"--from", &o->from, "earliest | a time (RFC 3339) | checkpoint | snapshot:NAME"},
+       {"--from", &o->from, "earliest | a time (RFC 3339) | backfill | checkpoint | snapshot:NAME"},
+       declarations,
+       source,
+       source_password,
        {"--keep-old", &o->keep_old, "how long the old tables stay after the swap, for a rollback",
         Option::kShowsDefault},
        {"--accept-missing", &o->accept_missing,
@@ -264,8 +320,12 @@ void AddRebuild(const Command& program) {
   rebuild.Add("status", "how it stands, and how to go on", o, Status)
       .With({group, {"--schema", &o->schema, "the state schema, where no --config says it"}});
   rebuild.Add("resume", "go on with one that was interrupted", o, Resume)
-      .With({group, accept_differences});
-  rebuild.Add("abort", "undo one that has not swapped yet", o, Abort).With({group});
+      .With({group, accept_differences, declarations, source, source_password});
+  rebuild.Add("abort", "undo one that has not swapped yet, its backfill too", o, Abort)
+      .With({group,
+             source,
+             source_password,
+             {"--keep-backfill", &o->keep_backfill, "let its backfill go on"}});
   rebuild.Add("rollback", "back to the old tables, which catch up; the new ones go", o, Rollback)
       .With({group, reason});
   rebuild.Add("finish", "remove the old tables and their subscription for good", o, Finish)

@@ -1,7 +1,9 @@
 // lockstepctl rebuild, as an operator runs it beside a runner that works.
 #include <gmock/gmock.h>
 
-#include "ctl/testing/offsets_ctl.h"
+#include <nlohmann/json.hpp>
+
+#include "ctl/testing/backfill_ctl.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -83,6 +85,66 @@ TEST_F(RebuildCtl, FromACheckpointHoldsWhatCameSince) {
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_EQ(SlotTables(), 0);
   EXPECT_EQ(Subscriptions(), 1u);
+}
+
+// Of a topic that keeps nothing.
+using RebuildFromBackfillCtl = BackfillCtl;
+
+TEST_F(RebuildFromBackfillCtl, TakesTheSourcesRowsOver) {
+  runner_ = world_.Runner();
+  world_.Publish("a", 2);
+  world_.Publish("ghost", 1);
+  ASSERT_TRUE(world_.Await([&] { return world_.Count("SELECT count(*) FROM rm.items") == 2; }));
+  const std::string start = "rebuild feed --from backfill --reason test --yes ";
+  EXPECT_THAT(world_.Ctl(start).err, HasSubstr("--declaration"));
+  EXPECT_THAT(world_.Ctl("rebuild feed --from earliest --reason test " + Declaration()).err,
+              HasSubstr("goes with --from backfill"));
+  StartPublisher();
+  const auto differs = world_.Ctl(start + Declaration() + Source());
+  EXPECT_EQ(differs.status, 1);
+  EXPECT_THAT(differs.err, HasSubstr("from          backfill items"));
+  EXPECT_THAT(differs.err, HasSubstr("(ghost) is missing in the new table"));
+  const auto status = world_.Ctl("rebuild status feed --json");
+  const auto json = nlohmann::json::parse(status.out, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << status.out;
+  EXPECT_EQ(json["from"], "backfill");
+  EXPECT_EQ(Backfills("id::text = '" + json["backfills"]["items"].get<std::string>() + "'"), 1);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'rebuild.began' AND "
+                         "new -> 'backfills' ? 'items'"),
+            1);
+
+  EXPECT_THAT(world_.Ctl("rebuild resume feed --accept-differences").err, HasSubstr("--source"));
+  const auto done = world_.Ctl("rebuild resume feed --accept-differences " + Source());
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE a = version::text"), 3);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items"), 3);
+  EXPECT_EQ(world_.Ctl("rebuild finish feed --now --yes").status, 0);
+  EXPECT_EQ(Backfills(), 1);
+}
+
+TEST_F(RebuildFromBackfillCtl, AnAbortedOneCancelsItsBackfillUnlessItIsToGoOn) {
+  runner_ = world_.Runner();
+  ASSERT_TRUE(world_.Await(
+      [&] { return world_.Count("SELECT count(*) FROM feed_state.consumer_groups") == 1; }));
+  for (const bool keep : {false, true}) {
+    {
+      testing::Process killed(
+          "lockstepctl", {"--config", world_.folder + "/runner.yaml", "rebuild", "feed", "--from",
+                          "backfill", "--declaration", world_.folder + "/items.yaml", "--source",
+                          source_.url(), "--reason", "test", "--yes"});
+      ASSERT_TRUE(world_.Await([&] { return Backfills("state = 'running'") == 1; }))
+          << killed.Errors();
+    }
+    const auto refused = world_.Ctl("rebuild abort feed --yes");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_THAT(refused.err, HasSubstr("--keep-backfill"));
+    const auto aborted =
+        world_.Ctl("rebuild abort feed --yes " + (keep ? "--keep-backfill" : Source()));
+    EXPECT_EQ(aborted.status, 0) << aborted.err;
+    EXPECT_EQ(Backfills("state = 'cancelled'"), 1);
+    EXPECT_EQ(Backfills("state = 'running'"), keep ? 1 : 0);
+    EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.rebuilds"), 0);
+  }
 }
 
 }  // namespace

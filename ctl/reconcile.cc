@@ -19,8 +19,8 @@
 namespace lockstep::ctl {
 namespace {
 
+using envelope::SourceEvent;
 using operations::Reconciliation;
-using operations::SourceEvent;
 using operations::SourceLedger;
 
 constexpr int kLedgerPage = 5'000;
@@ -52,10 +52,7 @@ class LedgerReader {
     for (const postgres::QualifiedName& table : tables_) {
       ASSIGN_OR_RETURN(const auto rows,
                        publisher::ReadLedger(connection_, table, filter_, after_, kLedgerPage));
-      for (const publisher::LedgerRow& row : rows) {
-        page.push_back({row.event_id, row.aggregate_key, row.version, row.event_type,
-                        row.message_id, row.state, row.published});
-      }
+      page.insert(page.end(), rows.begin(), rows.end());
     }
     std::ranges::sort(page, {}, &SourceEvent::event_id);
     if (page.size() > kLedgerPage) page.resize(kLedgerPage);
@@ -234,9 +231,12 @@ absl::Status Compare(const Context& context, const ReconcileArguments& options,
     return InvalidArgument("the inbox forgets events after {}: ask for a later --since than {}",
                            FormatDuration(retention), FormatTimestamp(source.since));
   }
-  how.pass = [&] {  // what may be missing is published: the source need not be asked
-    return verify::Passage(nullptr, {}, desk.connection(), desk.runner.schema(), desk.group,
-                           passage)
+  // What may be missing is published, and the newest of it may be among that: the group need only
+  // have had nothing older in hand.
+  const publisher::Declaration none;
+  how.pass = [&] {
+    return verify::Passage({.silent = true}, none, desk.connection(), desk.runner.schema(),
+                           desk.group, passage)
         .Await({});
   };
   ASSIGN_OR_RETURN(const Reconciliation result,

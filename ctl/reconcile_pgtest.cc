@@ -51,7 +51,7 @@ TEST_F(ReconcileCtl, EveryEventHasItsClassAndNothingIsMissing) {
       last_ + "'");
   for (const json& result : {Both(), ByFile()}) {
     const json& counts = result["counts"];
-    EXPECT_EQ(counts["handled"], 5) << result;
+    EXPECT_EQ(counts["applied"], 5) << result;
     EXPECT_EQ(counts["dead"], 1) << result;
     EXPECT_EQ(counts["parked"], 1) << result;
     EXPECT_EQ(counts["unpublished"], 1) << result;
@@ -64,11 +64,106 @@ TEST_F(ReconcileCtl, EveryEventHasItsClassAndNothingIsMissing) {
   EXPECT_THAT(world_.Ctl("reconcile --group feed" + Source()).out, HasSubstr("0  missing"));
 }
 
+TEST_F(ReconcileCtl, TellsWhatBecameOfThoseThatCame) {
+  const std::string newer = Publish("late", 5);
+  AwaitInbox(8);
+  Publish("late", 4);  // after a later one
+  AwaitInbox(9);
+  world_.database.Run("UPDATE feed_state.inbox SET fate = 'i' WHERE event_id = '" + ids_["b"] +
+                      "'");
+  // Its dead letter is resolved, and not kept any longer.
+  world_.database.Run("UPDATE feed_state.inbox SET fate = 'd' WHERE event_id = '" + ids_["c"] +
+                      "'");
+  for (const json& result : {Both(), ByFile()}) {
+    const json& counts = result["counts"];
+    EXPECT_EQ(counts["applied"], 4) << result;  // first, a, last, the newer
+    EXPECT_EQ(counts["superseded"], 1) << result;
+    EXPECT_EQ(counts["ignored"], 1) << result;
+    EXPECT_EQ(counts["discarded"], 1) << result;
+    EXPECT_EQ(counts["dead"], 1) << result;
+    EXPECT_EQ(counts["parked"], 1) << result;
+  }
+  world_.database.Run(
+      "UPDATE feed_state.dead_letters SET state = 'discarded', resolved_at = now()");
+  EXPECT_EQ(Both()["counts"]["discarded"], 2);
+}
+
+TEST_F(ReconcileCtl, WhatTheSourceHoldsBackHasItsReason) {
+  const std::string dead = Enqueue("f", 1, "NULL"), held = Enqueue("g", 1, "NULL");
+  world_.database.Run(
+      "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE event_id = '" +
+      dead + "'");
+  world_.database.Run(
+      "UPDATE shop.outbox SET dead_at = now(), quarantined_at = now(), available_at = 'infinity' "
+      "WHERE event_id = '" +
+      held + "'");
+  for (const json& result : {Both(), ByFile()}) {
+    EXPECT_EQ(result["counts"]["dead_at_source"], 1) << result;
+    EXPECT_EQ(result["counts"]["quarantined"], 1) << result;
+    EXPECT_EQ(result["counts"]["unpublished"], 1) << result;
+  }
+}
+
+// One of its topics does not go to the group's subscription, and a second outbox does.
+TEST_F(ReconcileCtl, OutboxesAndTopicsAreThoseThatAreNamed) {
+  world_.database.Run(
+      "SELECT lockstep.create_outbox('shop.second'); INSERT INTO shop.second (event_id, topic, "
+      "aggregate_type, aggregate_id, event_type, version, payload, content_type, published_at) "
+      "SELECT event_id, topic, aggregate_type, aggregate_id, event_type, version, payload, "
+      "content_type, published_at FROM shop.outbox WHERE event_id = '" +
+      ids_["c"] + "'; DELETE FROM shop.outbox WHERE event_id = '" + ids_["c"] + "'");
+  Enqueue("elsewhere", 1, "now() - interval '1 minute'");
+  world_.database.Run(
+      "UPDATE shop.outbox SET topic = 'shop.other' WHERE aggregate_id = 'elsewhere'; UPDATE "
+      "feed_state.slots SET first_publish_time = now() - interval '1 hour'");
+  const std::string both = "reconcile --group feed --grace 0s" + Source() + "--outbox shop.second ";
+  const json missing = Json(both, 1);
+  ASSERT_EQ(missing["missing"].size(), 1u) << missing;
+  EXPECT_EQ(missing["missing"][0]["aggregate"], "item/elsewhere");
+  const json result = Json(both + "--topic shop.item");
+  EXPECT_EQ(result["counts"]["applied"], 5) << result;
+  EXPECT_EQ(result["counts"]["orphans"], 0) << result;
+}
+
+TEST_F(ReconcileCtl, NoEventIsLostBetweenThePagesOfTwoOutboxes) {
+  world_.database.Run("SELECT lockstep.create_outbox('shop.second')");
+  for (const char* const table : {"shop.outbox", "shop.second"}) {
+    world_.database.Run(fmt::format(
+        "INSERT INTO {} (event_id, topic, aggregate_type, aggregate_id, event_type, version, "
+        "payload, content_type, published_at) SELECT gen_random_uuid(), 'shop.item', 'item', "
+        "'many' || n, 'ItemChanged', 1, '', 'application/json', now() + interval '1 hour' FROM "
+        "generate_series(1, 6000) n",
+        table));
+  }
+  const std::string both = Source() + "--outbox shop.second ";
+  EXPECT_EQ(Json("reconcile --group feed --grace 0s" + both)["counts"]["on_its_way"], 12'001);
+  EXPECT_EQ(Json("reconcile export '" + File() + "'" + both)["events"], 12'009);
+  EXPECT_EQ(
+      Json("reconcile compare '" + File() + "' --group feed --grace 0s")["counts"]["on_its_way"],
+      12'001);
+}
+
+// What a snapshot brought need not have come.
+TEST_F(ReconcileCtl, AnEventThatASnapshotCoversIsNotMissing) {
+  world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id IN ('" + ids_["b"] + "', '" +
+                      ids_["c"] + "')");
+  world_.database.Run(
+      "UPDATE feed_state.key_state SET snapshot_version = CASE aggregate_key WHEN 'item/b' THEN 1 "
+      "ELSE 0 END WHERE aggregate_key IN ('item/b', 'item/c')");
+  for (const json& result : {Both(1), ByFile(1)}) {
+    EXPECT_EQ(result["counts"]["covered"], 1) << result;
+    ASSERT_EQ(result["missing"].size(), 1u) << result;
+    EXPECT_EQ(result["missing"][0]["event_id"], ids_["c"]);
+  }
+  EXPECT_EQ(Json("trace " + ids_["b"] + Source())["groups"][0]["verdict"],
+            "not received; a snapshot of version 1 covers it");
+}
+
 TEST_F(ReconcileCtl, AnEventThatNeverCameIsMissing) {
   world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + ids_["b"] + "'");
   for (const json& result : {Both(1), ByFile(1)}) {
     EXPECT_EQ(result["counts"]["missing"], 1) << result;
-    EXPECT_EQ(result["counts"]["handled"], 4) << result;
+    EXPECT_EQ(result["counts"]["applied"], 4) << result;
     ASSERT_EQ(result["missing"].size(), 1u);
     EXPECT_EQ(result["missing"][0]["event_id"], ids_["b"]);
     EXPECT_EQ(result["missing"][0]["aggregate"], "item/b");
@@ -108,7 +203,7 @@ TEST_F(ReconcileCtl, AnOutboxThatKeepsNothingLeavesNoOrphans) {
   const std::string both = Source() + "--outbox shop.empty ";
   const json result = Json("reconcile --group feed --grace 0s" + both);
   EXPECT_EQ(result["counts"]["orphans"], 0) << result;
-  EXPECT_EQ(result["counts"]["handled"], 4) << result;
+  EXPECT_EQ(result["counts"]["applied"], 4) << result;
   Json("reconcile export '" + File() + "'" + both);
   EXPECT_EQ(Json("reconcile compare '" + File() + "' --group feed --grace 0s")["counts"]["orphans"],
             0);
@@ -120,7 +215,7 @@ TEST_F(ReconcileCtl, ARowFromBeforeTheWindowIsNoOrphan) {
       "UPDATE shop.outbox SET published_at = now() - interval '3 days' WHERE event_id IN ('" +
       ids_["c"] + "', '" + first_ + "')");
   const json result = Both();
-  EXPECT_EQ(result["counts"]["handled"], 3) << result;
+  EXPECT_EQ(result["counts"]["applied"], 3) << result;
   EXPECT_EQ(result["counts"]["orphans"], 0) << result;
 }
 

@@ -5,13 +5,14 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <thread>
 
+#include "ctl/backfill.h"
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
 #include "publisher/backfill/backfill_store.h"
+#include "verify/repair_arrival.h"
 #include "verify/repair_plan.h"
 
 namespace lockstep::ctl {
@@ -20,8 +21,6 @@ namespace {
 using verify::Difference;
 using verify::RepairPlan;
 using verify::VerifyTable;
-
-constexpr Millis kRepairLook{500};
 
 struct RepairOptions : VerifyFlags {
   std::string from, reason;
@@ -162,6 +161,8 @@ class Repairing {
                         ? ""
                         : fmt::format(" and has {} rows deleted at consumers", plan.ghosts.size()),
                     verify_.declaration().topic)));
+    ASSIGN_OR_RETURN(auto arrival,
+                     verify::RepairArrival::Expect(verify_.declaration(), verify_.source(), plan));
     ASSIGN_OR_RETURN(const auto writing, verify_.ConnectToWrite());
     publisher::BackfillStore store(*writing);
     ASSIGN_OR_RETURN(const std::string id,
@@ -172,7 +173,9 @@ class Repairing {
       if (!context_.json) Print("Repair {} was begun; `verify` tells when it is done.\n", id);
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(AwaitEnd(store, id));
+    RETURN_IF_ERROR(AwaitBackfill(store, id, verify_.printer(), stop_).status());
+    ASSIGN_OR_RETURN(auto passage, verify_.MakePassage());
+    RETURN_IF_ERROR(arrival.Await(id, passage, stop_));
     std::set<verify::RowKey> kept;
     for (const RepairPlan::Kept& one : plan.kept) kept.insert(one.key);
     std::vector<verify::RowKey> keys;
@@ -191,25 +194,6 @@ class Repairing {
         Print("  {:<8} {}\n", Name(one.kind), fmt::join(one.key, ", "));
       }
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status AwaitEnd(publisher::BackfillStore& store, const std::string& id) {
-    while (true) {
-      ASSIGN_OR_RETURN(const auto record, store.Find(id));
-      verify_.printer().Show(record.rows_done, record.rows_expected);
-      if (record.state == "done") break;
-      if (record.ended() || record.state == "failed" || record.state == "paused") {
-        return FailedPrecondition("repair {} is {}{}{}", id, record.state,
-                                  record.last_error.empty() ? "" : ": ", record.last_error);
-      }
-      if (stop_.stop_requested()) {
-        return absl::CancelledError(
-            fmt::format("repair {} goes on at the publisher; `backfill cancel` ends it", id));
-      }
-      std::this_thread::sleep_for(kRepairLook);
-    }
-    verify_.printer().EndLine();
     return absl::OkStatus();
   }
 

@@ -27,7 +27,7 @@ std::vector<Told> Parse(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object()) continue;
+    if (!json.is_object() || !json.contains("done")) continue;
     lines.push_back({.at = json["elapsed_seconds"], .done = json["done"]});
     if (json["eta_seconds"].is_number()) lines.back().left = json["eta_seconds"];
   }

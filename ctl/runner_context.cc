@@ -21,6 +21,9 @@ absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context) {
   for (runner::ConfiguredGroup& group : options.groups) {
     group.options.subscription =
         pubsub::SubscriptionName(options.pubsub.project, group.options.subscription);
+    if (group.options.snapshots.empty()) continue;
+    group.options.snapshots =
+        pubsub::SubscriptionName(options.pubsub.project, group.options.snapshots);
   }
   return options;
 }

@@ -13,6 +13,7 @@
 #include "projections/tools/explain.h"
 #include "publisher/outbox/event_ledger.h"
 #include "publisher/outbox/outbox_rows.h"
+#include "runner/status/event_tracer.h"
 #include "state/events/event_fates.h"
 #include "state/groups/overview.h"
 
@@ -116,65 +117,17 @@ absl::Status TraceRows(RunnerContext& runner, const std::string& name, const Tra
   return absl::OkStatus();
 }
 
-std::string TraceVerdict(const postgres::Row& row, const state::EventFates::Event& known) {
-  if (!row.IsNull("dead_letter") && row.IsNull("resolved_at")) {
-    return fmt::format("dead letter {} ({}), {}: {}", row.Int("dead_letter"),
-                       row.Text("dead_state"), row.Text("code"), row.Text("reason"));
-  }
-  if (!row.IsNull("parked_at")) {
-    const auto blocked = row.OptionalInt("blocked_version");
-    if (blocked && *blocked < row.Int("parked_version")) {
-      return fmt::format("parked: version {} is a dead letter", *blocked);
-    }
-    const auto settled = row.OptionalInt("settled_version");
-    return settled ? fmt::format("parked: waits for version {}", *settled + 1) : "parked";
-  }
-  if (!row.IsNull("dead_letter")) {
-    return fmt::format("dead letter {} was {}", row.Int("dead_letter"), row.Text("dead_state"));
-  }
-  if (!row.IsNull("received_at")) return "handled: applied, superseded or ignored";
-  const auto settled = row.OptionalInt("settled_version");
-  if (settled && known.version && *settled >= *known.version) {
-    return known.event_id.empty()
-               ? fmt::format("settled: version {} and all before it have ended", *settled)
-               : fmt::format("not received, but version {} is settled", *settled);
-  }
-  return known.event_id.empty()
-             ? "not known: the inbox has events by their id; name it, or the --source"
-             : "not received";
-}
-
 absl::Status TraceGroup(RunnerContext& runner, const std::string& name, Traced& traced) {
   const ConsumerGroup consumer(name);
   ASSIGN_OR_RETURN(const state::GroupEpoch epoch,
                    state::Epochs(runner.schema(), consumer).Load(*runner.connection));
-  const state::EventFates fates(runner.schema(), consumer);
-  auto found = fates.Trace(*runner.connection, epoch.generation, traced.known);
-  if (postgres::SqlState(found.status()) == "22P02") {
-    return InvalidArgument("'{}' is not an event id (a UUID)", traced.known.event_id);
-  }
-  RETURN_IF_ERROR(found.status());
-  // What waits or died says which event it is, and the inbox can be asked about that.
-  if (traced.known.event_id.empty()) {
-    const postgres::Row row = (*found)[0];
-    traced.known.event_id = row.String(row.IsNull("parked_event") ? "dead_event" : "parked_event");
-    if (!traced.known.event_id.empty()) {
-      ASSIGN_OR_RETURN(found, fates.Trace(*runner.connection, epoch.generation, traced.known));
-    }
-  }
-  const postgres::Row row = (*found)[0];
-  std::optional<WallTime> published = traced.published;
-  if (!published) published = row.OptionalTime("parked_publish_time");
-  if (!published) published = row.OptionalTime("publish_time");
-  Json group = {{"group", name},
-                {"verdict", TraceVerdict(row, traced.known)},
-                {"received_at", OrNull(row.OptionalTime("received_at"))},
-                {"published_to_received", Between(published, row.OptionalTime("received_at"))},
-                {"settled_version", OrNull(row.OptionalInt("settled_version"))},
-                {"parked_at", OrNull(row.OptionalTime("parked_at"))},
-                {"dead_letter", OrNull(row.OptionalInt("dead_letter"))},
-                {"dead_at", OrNull(row.OptionalTime("dead_at"))},
-                {"resolved_at", OrNull(row.OptionalTime("resolved_at"))}};
+  ASSIGN_OR_RETURN(const state::TracedEvent found,
+                   state::EventFates(runner.schema(), consumer)
+                       .Trace(*runner.connection, epoch.generation, traced.known));
+  traced.known = found.event;
+  Json group = runner::TraceJson(name, found);
+  group["published_to_received"] =
+      Between(traced.published ? traced.published : found.published, found.received_at);
   RETURN_IF_ERROR(TraceRows(runner, name, traced, group));
   traced.groups.push_back(std::move(group));
   return absl::OkStatus();
@@ -212,7 +165,8 @@ void PrintSource(const Traced& traced) {
 }
 
 void PrintGroup(const Json& group) {
-  Print("group    {}: {}\n", TextOf(group["group"]), TextOf(group["verdict"]));
+  Print("group    {}: {}{}\n", TextOf(group["group"]), TextOf(group["verdict"]),
+        group["reason"].is_string() ? ": " + TextOf(group["reason"]) : "");
   if (group["received_at"].is_string()) {
     const std::string after = TextOf(group["published_to_received"]);
     Print("  received   {}{}\n", TextOf(group["received_at"]),

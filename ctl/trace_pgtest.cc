@@ -1,5 +1,6 @@
 // lockstepctl trace, as an operator runs it: one event through both databases, or one of them.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "ctl/testing/source_world.h"
 
@@ -36,7 +37,7 @@ TEST_F(TraceCtl, FollowsAnAppliedEventFromItsRowToTheReadModel) {
   EXPECT_FALSE(trace["outbox"].contains("payload"));
   const json& group = trace["groups"][0];
   EXPECT_EQ(group["group"], "feed");
-  EXPECT_EQ(group["verdict"], "handled: applied, superseded or ignored");
+  EXPECT_EQ(group["verdict"], "applied");
   EXPECT_TRUE(group["received_at"].is_string());
   EXPECT_NE(group["published_to_received"], "");
   ASSERT_EQ(group["rows"].size(), 1u) << trace;
@@ -81,6 +82,46 @@ TEST_F(TraceCtl, SaysWhatIsNotThere) {
   world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + applied_ + "'");
   EXPECT_EQ(Json("trace " + applied_ + Source())["groups"][0]["verdict"],
             "not received, but version 1 is settled");
+}
+
+TEST_F(TraceCtl, AsksEveryGroupOfTheState) {
+  world_.database.Run(
+      "INSERT INTO feed_state.consumer_groups (group_name) VALUES ('other'); INSERT INTO "
+      "feed_state.slots (group_name, slot, subscription) VALUES ('other', 1, 's')");
+  const json trace = Json("trace " + applied_ + Source());
+  ASSERT_EQ(trace["groups"].size(), 2u) << trace;
+  EXPECT_EQ(trace["groups"][0]["fate"], "applied");
+  EXPECT_EQ(trace["groups"][1]["group"], "other");
+  EXPECT_EQ(trace["groups"][1]["fate"], nullptr);
+  EXPECT_EQ(Json("trace " + applied_ + Source() + "--group feed")["groups"].size(), 1u);
+}
+
+// Two tenants may have the same aggregate and version.
+TEST_F(TraceCtl, WhatCouldBeSeveralEventsIsNotGuessed) {
+  for (const int tenant : {1, 2}) {
+    world_.database.Run("UPDATE shop.outbox SET tenant_id = 'acme" + std::to_string(tenant) +
+                        "' WHERE event_id = '" + Enqueue("twin", 1, "NULL") + "'");
+  }
+  const std::string twin = "trace --aggregate-type item --aggregate-id twin --version 1" + Source();
+  const auto ran = world_.Ctl(twin);
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_THAT(ran.err, HasSubstr("several such events: name one with --tenant"));
+  EXPECT_EQ(Json(twin + "--tenant acme2")["aggregate"], "item@acme2/twin");
+}
+
+// The rest is told all the same.
+TEST_F(TraceCtl, WhoMayNotReadThePayloadSeesNoRow) {
+  const std::string role = "trace_reader_" + std::to_string(::getpid());
+  world_.database.Run("CREATE ROLE " + role +
+                      " LOGIN; SELECT lockstep.grant_reader('shop.outbox', '" + role + "')");
+  std::string url = world_.database_url;
+  const size_t user = url.find("//") + 2;
+  url.replace(user, url.find('@') - user, role);
+  const json trace = Json("trace " + applied_ + " --outbox shop.outbox --source '" + url + "'");
+  EXPECT_EQ(trace["outbox"]["state"], "published") << trace;
+  EXPECT_EQ(trace["groups"][0]["fate"], "applied") << trace;
+  EXPECT_EQ(trace["groups"][0]["rows"], nullptr) << trace;
+  world_.database.Run("DROP OWNED BY " + role + "; DROP ROLE " + role);
 }
 
 TEST_F(TraceCtl, RefusesWhatMakesNoSense) {

@@ -25,13 +25,7 @@ absl::Status Compare(const Context& context, const Flags& flags, const std::stop
         "say what to compare: --declaration, the backfill's file, and --source, its database");
   }
   ASSIGN_OR_RETURN(const auto verify, VerifyContext::Open(context, flags, VerifyContext::kBoth));
-  Json tables = Json::array();
-  for (const verify::VerifyTable& table : verify->tables()) {
-    ASSIGN_OR_RETURN(const auto result, verify->Run(table, nullptr, stop));
-    tally->Add(result);
-    tables.push_back(ResultJson(table, result));
-    if (!context.json) PrintResult(table, result, flags.shown);
-  }
+  ASSIGN_OR_RETURN(const Json tables, verify->RunAll(stop, tally));
   return context.Answer({{"backfill", verify->declaration().name},
                          {"group", verify->group()},
                          {"equal", tally->equal()},
@@ -55,8 +49,11 @@ absl::Status ExportTo(const Context& context, const Flags& flags) {
   ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(verify->source(), table.source));
   verify::VerifySide side(verify->source(), table.source, types);
   const auto line = [](const std::string& text) { std::cout << text << '\n'; };
-  verify::ExchangeHeader header{
-      .backfill = verify->declaration().name, .projection = table.projection, .types = types};
+  ASSIGN_OR_RETURN(const auto newest, verify::NewestEvent(verify->source(), verify->declaration()));
+  verify::ExchangeHeader header{.backfill = verify->declaration().name,
+                                .projection = table.projection,
+                                .types = types,
+                                .newest = newest};
   std::vector<verify::AskedRange> finer;
   if (!flags.ranges.empty()) {
     std::ifstream from(flags.ranges);
@@ -84,10 +81,14 @@ absl::Status CompareWithFile(const Context& context, const Flags& flags,
     if (verify->tables().size() > 1 && flags.projection.empty()) {
       return InvalidArgument("several projections take these rows: name one with --projection");
     }
-    ASSIGN_OR_RETURN(compared,
-                     verify::CompareWithFile(
-                         from, table, verify->declaration().name, verify->replica(),
-                         [&](const std::stop_token& token) { return verify->Pass(token); }, stop));
+    ASSIGN_OR_RETURN(compared, verify::CompareWithFile(
+                                   from, table, verify->declaration().name, verify->replica(),
+                                   [&](const verify::FileSource& source,
+                                       const std::stop_token& token) -> absl::Status {
+                                     ASSIGN_OR_RETURN(auto passage, verify->MakePassage(source));
+                                     return passage.Await(token);
+                                   },
+                                   stop));
     verify->printer().EndLine();
     const size_t open = compared.ranges.size();
     tally->Add(compared.result, open);

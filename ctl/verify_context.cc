@@ -12,6 +12,7 @@
 #include "platform/status.h"
 #include "verify/deep.h"
 #include "verify/passage.h"
+#include "verify/session.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -19,8 +20,6 @@ namespace {
 using verify::Difference;
 using verify::VerifyResult;
 using verify::VerifyTable;
-
-constexpr std::string_view kReadOnly = "SET default_transaction_read_only = on";
 
 std::string VersionText(const std::optional<int64_t>& version) {
   return version ? std::to_string(*version) : "none";
@@ -34,30 +33,37 @@ std::map<std::string, int64_t> CountKinds(const VerifyResult& result) {
 
 }  // namespace
 
+Option VerifyFlags::Declaration() {
+  return {"--declaration", &declaration, "the backfill's file: what the source is",
+          Option::kRequired};
+}
+
 std::vector<Option> VerifyFlags::Files() {
-  return {
-      {"--declaration", &declaration, "the backfill's file: what the source is", Option::kRequired},
-      {"--group", &group, "the consumer group, of the runner's --config"},
-      {"--group-file", &group_file, "the group's file, in place of --config and --group"},
-      {"--projection", &projection,
-       "this one alone; else all that map the backfill's event by replace"},
-      {"--schema", &schema, "the service's state schema, where no --config says it"}};
+  return {Declaration(),
+          {"--group", &group, "the consumer group, of the runner's --config"},
+          {"--group-file", &group_file, "the group's file, in place of --config and --group"},
+          {"--projection", &projection,
+           "this one alone; else all that map the backfill's event by replace"},
+          {"--schema", &schema, "the service's state schema, where no --config says it"}};
+}
+
+std::vector<Option> VerifyFlags::Comparison() {
+  return {{"--source", &source, "the source's database (the replica's is --database or --config)",
+           Option::kRequired},
+          {"--source-password-file", &source_password_file, "a file that has its password"},
+          {"--deep", &deep, "map every row through the projection and compare its columns too"},
+          {"--wait", &wait, "how long to wait for the group before the second look",
+           Option::kShowsDefault},
+          {"--grace", &grace,
+           "how long nothing older must be in hand; where runners are being killed, more than the "
+           "subscription's ack deadline",
+           Option::kShowsDefault},
+          {"--limit", &shown, "differences to show; --json has them all", Option::kShowsDefault}};
 }
 
 std::vector<Option> VerifyFlags::All() {
   std::vector<Option> options = Files();
-  const std::vector<Option> more = {
-      {"--source", &source, "the source's database (the replica's is --database or --config)",
-       Option::kRequired},
-      {"--source-password-file", &source_password_file, "a file that has its password"},
-      {"--deep", &deep, "map every row through the projection and compare its columns too"},
-      {"--wait", &wait, "how long to wait for the group before the second look",
-       Option::kShowsDefault},
-      {"--grace", &grace,
-       "how long nothing older must be in hand; where runners are being killed, more than the "
-       "subscription's ack deadline",
-       Option::kShowsDefault},
-      {"--limit", &shown, "differences to show; --json has them all", Option::kShowsDefault}};
+  const std::vector<Option> more = Comparison();
   options.insert(options.end(), more.begin(), more.end());
   return options;
 }
@@ -73,30 +79,20 @@ absl::StatusOr<std::unique_ptr<VerifyContext>> VerifyContext::Open(const Context
                                       flags.projection));
   if (sides != kSource) RETURN_IF_ERROR(opened->OpenReplica(context));
   if (sides != kReplica) {
-    RETURN_IF_ERROR(opened->OpenSource(sides == kSource ? context : opened->SourceContext()));
+    RETURN_IF_ERROR(opened->OpenSource(
+        sides == kSource ? context : context.At(flags.source, flags.source_password_file)));
   }
   return opened;
 }
 
-Context VerifyContext::SourceContext() const {
-  Context other = context_;
-  other.database = flags_.source;
-  other.password_file = flags_.source_password_file;
-  return other;
-}
-
 absl::StatusOr<std::unique_ptr<postgres::Connection>> VerifyContext::ConnectToWrite() const {
-  return SourceContext().Connect();
+  return context_.At(flags_.source, flags_.source_password_file).Connect();
 }
 
 absl::Status VerifyContext::OpenSource(const Context& context) {
   ASSIGN_OR_RETURN(source_, context.Connect(Millis(0)));
-  RETURN_IF_ERROR(source_->Run(kReadOnly));
-  ASSIGN_OR_RETURN(const auto answer, source_->Execute("SELECT pg_is_in_recovery() AS standby"));
-  if (!answer[0].Bool("standby")) return absl::OkStatus();
-  return FailedPrecondition(
-      "the source's database is a standby: what it has not replayed yet would look like rows that "
-      "only the replica has; name the primary");
+  RETURN_IF_ERROR(verify::MakeReadOnly(*source_));
+  return verify::RefuseStandby(*source_);
 }
 
 absl::Status VerifyContext::LoadGroup(const Context& context) {
@@ -124,17 +120,22 @@ absl::Status VerifyContext::OpenReplica(const Context& context) {
   ASSIGN_OR_RETURN(runner_, OpenRunner(context, flags_.schema));
   // What large tables need is not cut short.
   ASSIGN_OR_RETURN(runner_.connection, context.Connect(Millis(0)));
-  return runner_.connection->Run(kReadOnly);
+  return verify::MakeReadOnly(*runner_.connection);
 }
 
-absl::Status VerifyContext::Pass(const std::stop_token& stop) {
+absl::StatusOr<verify::Passage> VerifyContext::MakePassage(
+    const std::optional<verify::FileSource>& file) {
   verify::PassageOptions options;
   ASSIGN_OR_RETURN(options.timeout, ParseDuration(flags_.wait));
   ASSIGN_OR_RETURN(options.grace, ParseDuration(flags_.grace));
-  printer_.Wait("waiting for the group to pass the first look");
-  return verify::Passage(source_.get(), declaration_.outbox, replica(), runner_.schema(), group(),
-                         options)
-      .Await(stop);
+  options.waiting = [this](const std::string& what) { printer_.Wait(what); };
+  verify::Passage::Source source{.connection = source_.get()};
+  if (file) {
+    source.newest = file->newest;
+    source.silent = !file->newest.has_value();
+  }
+  return verify::Passage(std::move(source), declaration_, replica(), runner_.schema(), group(),
+                         std::move(options));
 }
 
 absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
@@ -146,7 +147,10 @@ absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
   verify::Verify::Parts parts{
       .source = source,
       .replica = replica_side,
-      .passed = [&](const std::stop_token& token) { return Pass(token); },
+      .passed = [&](const std::stop_token& token) -> absl::Status {
+        ASSIGN_OR_RETURN(auto passage, MakePassage());
+        return passage.Await(token);
+      },
       .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); }};
   std::unique_ptr<verify::DeepCompare> deep;
   if (flags_.deep) {
@@ -163,6 +167,17 @@ absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
   auto result = keys != nullptr ? verify.RunKeys(*keys, stop) : verify.Run(stop);
   printer_.EndLine();
   return result;
+}
+
+absl::StatusOr<Json> VerifyContext::RunAll(const std::stop_token& stop, Tally* tally) {
+  Json tables = Json::array();
+  for (const VerifyTable& table : tables_) {
+    ASSIGN_OR_RETURN(const VerifyResult result, Run(table, nullptr, stop));
+    tally->Add(result);
+    tables.push_back(ResultJson(table, result));
+    if (!context_.json) PrintResult(table, result, flags_.shown);
+  }
+  return tables;
 }
 
 Json ResultJson(const VerifyTable& table, const VerifyResult& result) {
@@ -192,10 +207,12 @@ Json ResultJson(const VerifyTable& table, const VerifyResult& result) {
 
 void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown,
                  size_t open_ranges) {
-  const std::string verdict = result.equal() && open_ranges == 0 ? "equal"
-                              : open_ranges == 0 ? fmt::format("{} differ", Differences(result))
-                                                 : fmt::format("{} differ, {} ranges are open",
-                                                               Differences(result), open_ranges);
+  const std::string verdict =
+      result.equal() && open_ranges == 0      ? "equal"
+      : !result.differs() && open_ranges == 0 ? fmt::format("{} not decided", result.moving)
+      : open_ranges == 0
+          ? fmt::format("{} differ", Differences(result))
+          : fmt::format("{} differ, {} ranges are open", Differences(result), open_ranges);
   Print("{} ({}): {} rows at the source, {} here, {}\n", table.name, table.projection,
         result.source_rows, result.replica_rows, verdict);
   for (const auto& [kind, count] : CountKinds(result)) Print("  {:<8} {}\n", kind, count);
@@ -217,7 +234,7 @@ void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown
     Print("  … and at least {} that were only counted: repair these, then look again\n",
           result.more);
   }
-  if (!result.unconfirmed.empty() && !result.equal()) {
+  if (!result.unconfirmed.empty() && result.differs()) {
     Print("  These were seen once only, and may be changes under way: {}\n", result.unconfirmed);
   }
 }
@@ -227,6 +244,7 @@ int64_t Differences(const VerifyResult& result) {
 }
 
 void Tally::Add(const VerifyResult& result, size_t open) {
+  undecided += result.moving;
   if (result.equal() && open == 0) return;
   if (!result.unconfirmed.empty()) {
     unconfirmed = result.unconfirmed;
@@ -245,8 +263,14 @@ absl::Status Verdict(const Tally& tally) {
   if (tally.differences > 0) {
     return WithExit(1, FailedPrecondition("{} rows differ", tally.differences));
   }
-  return WithExit(2,
-                  FailedPrecondition("whether rows differ can't be told: {}", tally.unconfirmed));
+  if (!tally.unconfirmed.empty()) {
+    return WithExit(2,
+                    FailedPrecondition("whether rows differ can't be told: {}", tally.unconfirmed));
+  }
+  return WithExit(
+      2, FailedPrecondition("not decided: {} rows changed from look to look, all others are equal; "
+                            "compare again, when they change less",
+                            tally.undecided));
 }
 
 }  // namespace lockstep::ctl

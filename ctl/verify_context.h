@@ -12,6 +12,8 @@
 #include "ctl/runner_context.h"
 #include "projections/declare/group_file.h"
 #include "publisher/backfill/declaration.h"
+#include "verify/exchange.h"
+#include "verify/passage.h"
 #include "verify/plan.h"
 #include "verify/verify.h"
 
@@ -26,7 +28,22 @@ struct VerifyFlags {
 
   // Options of both commands.
   std::vector<Option> All();
-  std::vector<Option> Files();  // those that `verify export` and `verify compare` have too
+  std::vector<Option> Files();       // those that `verify export` and `verify compare` have too
+  std::vector<Option> Comparison();  // the others
+  Option Declaration();
+};
+
+// What the tables of a command come to.
+struct Tally {
+  int64_t differences = 0;  // that were seen again
+  size_t open_ranges = 0;   // whose rows are not known yet
+  std::string unconfirmed;  // why some differences were seen once only; empty = there are none
+  int64_t undecided = 0;    // rows that moved from look to look
+
+  void Add(const verify::VerifyResult& result, size_t open_ranges = 0);
+  bool equal() const {
+    return differences == 0 && open_ranges == 0 && unconfirmed.empty() && undecided == 0;
+  }
 };
 
 // The two sides, the tables that are compared, and how.
@@ -47,8 +64,12 @@ class VerifyContext {
   absl::StatusOr<verify::VerifyResult> Run(const verify::VerifyTable& table,
                                            const std::vector<verify::RowKey>* keys,
                                            const std::stop_token& stop);
-  // Waits until the group has everything that the source has committed by now.
-  absl::Status Pass(const std::stop_token& stop);
+  // Compares all of them and prints each result, or answers it for --json.
+  absl::StatusOr<Json> RunAll(const std::stop_token& stop, Tally* tally);
+  // The way to the group; of a file, what its source had. It asks for what the source has committed
+  // when it is called.
+  absl::StatusOr<verify::Passage> MakePassage(
+      const std::optional<verify::FileSource>& file = std::nullopt);
 
   // Another session at the source, for a repair: source() and replica() can't write.
   absl::StatusOr<std::unique_ptr<postgres::Connection>> ConnectToWrite() const;
@@ -61,7 +82,6 @@ class VerifyContext {
   absl::Status LoadGroup(const Context& context);
   absl::Status OpenReplica(const Context& context);
   absl::Status OpenSource(const Context& context);
-  Context SourceContext() const;  // of --source
 
   const Context& context_;
   const VerifyFlags& flags_;
@@ -79,18 +99,8 @@ void PrintResult(const verify::VerifyTable& table, const verify::VerifyResult& r
                  size_t open_ranges = 0);
 int64_t Differences(const verify::VerifyResult& result);
 
-// What the tables of a command come to.
-struct Tally {
-  int64_t differences = 0;  // that were seen again
-  size_t open_ranges = 0;   // whose rows are not known yet
-  std::string unconfirmed;  // why some differences were seen once only; empty = there are none
-
-  void Add(const verify::VerifyResult& result, size_t open_ranges = 0);
-  bool equal() const { return differences == 0 && open_ranges == 0 && unconfirmed.empty(); }
-};
-
 // OK when all is equal; else a sentence: with 1 when rows differ or ranges are open, with 2 when
-// whatever differs was seen once only.
+// whatever differs was seen once only, or rows moved from look to look.
 absl::Status Verdict(const Tally& tally);
 
 // A failure of `verify` ends with 2: 1 says that rows differ.

@@ -1,10 +1,15 @@
 // lockstepctl verify and repair, as an operator runs them beside a runner that works.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "ctl/testing/offsets_ctl.h"
+#include "tests/support/free_port.h"
+#include "tests/support/http_get.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -104,6 +109,88 @@ TEST_F(VerifyCtl, ARowOfTheOutboxThatWaitsIsWaitedForAndNobodyRunningIsSaid) {
   const auto refused = world_.Ctl("repair --from " + File("once.json") + " " + Both());
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("nothing is repaired before a second look"));
+}
+
+TEST_F(VerifyCtl, RowsThatOnlyMoveAreNotCalledEqual) {
+  world_.database.Run("INSERT INTO rm.items VALUES ('m', 1)");
+  std::atomic<bool> done = false;
+  std::thread moving([&] {
+    const auto connection = world_.database.Connect();
+    while (!done) {
+      EXPECT_TRUE(connection->Run("UPDATE rm.items SET version = version + 1 WHERE id = 'm'").ok());
+      std::this_thread::sleep_for(Millis(5));
+    }
+  });
+  const auto ran = world_.Ctl("verify " + Both());
+  done = true;
+  moving.join();
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.out, HasSubstr("3 rows at the source, 4 here, 1 not decided"));
+  EXPECT_THAT(ran.err, HasSubstr("not decided: 1 rows changed from look to look"));
+  EXPECT_THAT(ran.err, HasSubstr("waiting until the group has passed the first look")) << ran.err;
+}
+
+TEST_F(VerifyCtl, ARunnerComparesByItselfSaysWhatToTypeAndFollowsAReload) {
+  runner_.reset();
+  world_.database.Run("DELETE FROM rm.items WHERE id = 'b'; INSERT INTO rm.items VALUES ('d', 7)");
+  const std::string before = world_.group_settings;
+  const auto schedule = [&](const std::string& every) {
+    world_.group_settings =
+        before + fmt::format(
+                     "    verify: {{every: {}, grace: 0s, backfills: [items.yaml], source: "
+                     "'{}'}}\n",
+                     every, source_.url());
+  };
+  schedule("1s");
+  const int port = testing::FreePort();
+  world_.http = fmt::format("{{port: {}}}", port);
+  runner_ = world_.Runner();
+  const auto get = [&](const std::string& path) {
+    return testing::HttpGet(fmt::format("http://127.0.0.1:{}{}", port, path));
+  };
+  const auto metric = [&](const std::string& line) {
+    return world_.Await([&] { return get("/metrics").find(line) != std::string::npos; });
+  };
+  EXPECT_TRUE(metric("replica_differences{class=\"missing\",group=\"feed\"} 1")) << get("/metrics");
+  EXPECT_TRUE(metric("replica_differences{class=\"ghost\",group=\"feed\"} 1"));
+  EXPECT_TRUE(metric("replica_rows_verified{group=\"feed\"} 3")) << get("/metrics");
+  ASSERT_TRUE(world_.AwaitLog(*runner_, "rows of the read model differ from their source"));
+  // The log, and the page, say what to type next.
+  const std::string typed =
+      fmt::format("--declaration '{}' --source '{}'", File("items.yaml"), source_.url());
+  EXPECT_THAT(runner_->Errors(), HasSubstr("verify " + typed + " --group 'feed'"));
+  EXPECT_TRUE(world_.Await([&] {
+    return get("/api/status").find("2 rows of projection items of group feed differ") !=
+           std::string::npos;
+  })) << get("/api/status");
+  EXPECT_EQ(world_.Ctl("verify " + typed + " --group 'feed' --grace 1s").status, 1);
+
+  // Mended, they are no longer counted, without a restart.
+  world_.database.Run("INSERT INTO rm.items VALUES ('b', 1); DELETE FROM rm.items WHERE id = 'd'");
+  EXPECT_TRUE(metric("replica_differences{class=\"missing\",group=\"feed\"} 0"));
+  EXPECT_TRUE(metric("replica_differences{class=\"ghost\",group=\"feed\"} 0"));
+
+  // Never again: what is in the state schema stands still.
+  schedule("0s");
+  world_.Ctl("lag");  // writes the files
+  runner_->Signal(SIGHUP);
+  ASSERT_TRUE(world_.AwaitLog(*runner_, "verify.every value=0"));
+  world_.database.Run("DELETE FROM rm.items WHERE id = 'b'");
+  const auto last = [&] {
+    return world_.Count(
+        "SELECT (extract(epoch FROM max(updated_at)) * 1000000)::bigint FROM "
+        "feed_state.verifications");
+  };
+  int64_t seen = last();  // a range may be under way
+  ASSERT_TRUE(world_.Await([&] {
+    std::this_thread::sleep_for(Millis(1'500));
+    return std::exchange(seen, last()) == last();
+  }));
+  runner_->Signal(SIGTERM);
+  EXPECT_EQ(runner_->Wait(), 0);
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.verifications WHERE lease_token IS NOT "
+                         "NULL"),
+            0);
 }
 
 TEST_F(VerifyCtl, FilesTellTheSame) {
