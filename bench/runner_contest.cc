@@ -104,6 +104,63 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// A topic and its subscription, gone with it.
+class Road {
+ public:
+  explicit Road(const std::string& address)
+      : transport_(*pubsub::MakeTransport({.emulator_host = address})) {
+    const auto topic = transport_->admin().CreateTopic({.name = kTopic});
+    if (!topic.ok()) Die(topic.status());
+    const auto subscription = transport_->admin().CreateSubscription(
+        {.name = kSubscription, .topic = kTopic, .ordering = true});
+    if (!subscription.ok()) Die(subscription.status());
+  }
+  ~Road() {
+    static_cast<void>(transport_->admin().DeleteSubscription(kSubscription));
+    static_cast<void>(transport_->admin().DeleteTopic(kTopic));
+  }
+  Road(const Road&) = delete;
+  Road& operator=(const Road&) = delete;
+
+  pubsub::Transport& transport() { return *transport_; }
+
+ private:
+  std::unique_ptr<pubsub::Transport> transport_;
+};
+
+RunnerRun RunGroup(RunnerWorld& world, int outstanding, pubsub::Transport& transport, int64_t count,
+                   const Send& send) {
+  MetricsRegistry metrics;
+  const runner::GroupEnvironment environment{.database = world.database(),
+                                             .state_schema = world.schema(),
+                                             .instance = "bench",
+                                             .transport = transport,
+                                             .metrics = metrics};
+  runner::GroupOptions group_options;
+  group_options.name = "bench";
+  group_options.subscription = kSubscription;
+  group_options.lanes = kConnections;
+  group_options.max_batch = kBatch;
+  group_options.max_outstanding_messages = outstanding;
+  runner::Group group(group_options, std::move(world.Declaration().projector), environment);
+  RunnerRun run;
+  const auto start = Steady::now();
+  const double cpu = CpuSeconds();
+  if (!group.Start().ok()) return run;
+  const auto sender = send ? send(transport, kTopic) : nullptr;
+  while (true) {
+    const auto counts = group.status().counts;
+    run.peak_kib = std::max(run.peak_kib, ResidentKiB());
+    if (counts.batches > 0) run.batch = static_cast<double>(counts.applied) / counts.batches;
+    if (counts.applied + counts.superseded + counts.dead >= count) break;
+    std::this_thread::sleep_for(Millis(5));
+  }
+  run.rate = Rate(count, start);
+  run.cpu_us = (CpuSeconds() - cpu) * 1e6 / static_cast<double>(count);
+  group.Stop();
+  return run;
+}
+
 }  // namespace
 
 double RawBound(RunnerWorld& world, const std::vector<pubsub::Message>& events) {
@@ -184,47 +241,18 @@ double Handler(RunnerWorld& world, std::vector<pubsub::Message> events) {
 
 RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& address,
                         std::vector<pubsub::Message> events) {
-  const auto transport = *pubsub::MakeTransport({.emulator_host = address});
-  const auto topic = transport->admin().CreateTopic({.name = kTopic});
-  if (!topic.ok()) Die(topic.status());
-  const auto subscription = transport->admin().CreateSubscription(
-      {.name = kSubscription, .topic = kTopic, .ordering = true});
-  if (!subscription.ok()) Die(subscription.status());
+  Road road(address);
   const auto count = static_cast<int64_t>(events.size());
-  PublishAll(*transport, events);
+  PublishAll(road.transport(), events);
   events = {};
   malloc_trim(0);  // what the generator left behind is not the runner's
+  return RunGroup(world, outstanding, road.transport(), count, nullptr);
+}
 
-  MetricsRegistry metrics;
-  const runner::GroupEnvironment environment{.database = world.database(),
-                                             .state_schema = world.schema(),
-                                             .instance = "bench",
-                                             .transport = *transport,
-                                             .metrics = metrics};
-  runner::GroupOptions group_options;
-  group_options.name = "bench";
-  group_options.subscription = kSubscription;
-  group_options.lanes = kConnections;
-  group_options.max_batch = kBatch;
-  group_options.max_outstanding_messages = outstanding;
-  runner::Group group(group_options, std::move(world.Declaration().projector), environment);
-  RunnerRun run;
-  const auto start = Steady::now();
-  const double cpu = CpuSeconds();
-  if (!group.Start().ok()) return run;
-  while (true) {
-    const auto counts = group.status().counts;
-    run.peak_kib = std::max(run.peak_kib, ResidentKiB());
-    if (counts.batches > 0) run.batch = static_cast<double>(counts.applied) / counts.batches;
-    if (counts.applied + counts.superseded + counts.dead >= count) break;
-    std::this_thread::sleep_for(Millis(5));
-  }
-  run.rate = Rate(count, start);
-  run.cpu_us = (CpuSeconds() - cpu) * 1e6 / static_cast<double>(count);
-  group.Stop();
-  static_cast<void>(transport->admin().DeleteSubscription(kSubscription));
-  static_cast<void>(transport->admin().DeleteTopic(kTopic));
-  return run;
+RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& address,
+                        int64_t count, const Send& send) {
+  Road road(address);
+  return RunGroup(world, outstanding, road.transport(), count, send);
 }
 
 }  // namespace lockstep::bench

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,5 +27,10 @@ struct RunnerRun {
 // A backlog on the emulator at the address, then from opening the stream to the last commit.
 RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& address,
                         std::vector<pubsub::Message> events);
+// The same while the messages are sent: `send` begins with that once the runner is up, and what it
+// answers is kept to the last commit, of `count` messages.
+using Send = std::function<std::shared_ptr<void>(pubsub::Transport&, const std::string& topic)>;
+RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& address,
+                        int64_t count, const Send& send);
 
 }  // namespace lockstep::bench

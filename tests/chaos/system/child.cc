@@ -20,7 +20,9 @@ namespace {
   // Whoever dies takes nobody along: signals meant for the terminal's group are the parent's.
   ::setpgid(0, 0);
   const int log = ::open(command.log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0666);
-  ::dup2(log, STDOUT_FILENO);
+  const int output =
+      command.output.empty() ? log : ::open(command.output.c_str(), O_CREAT | O_WRONLY, 0666);
+  ::dup2(output, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
   if (user != nullptr && (::initgroups(user->pw_name, user->pw_gid) != 0 ||
                           ::setgid(user->pw_gid) != 0 || ::setuid(user->pw_uid) != 0)) {

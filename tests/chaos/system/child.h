@@ -20,6 +20,7 @@ class Child {
     std::vector<std::string> arguments;  // the program first
     std::map<std::string, std::string> environment;
     std::string log;       // stdout and stderr are appended to it
+    std::string output;    // stdout alone, in place of the log
     std::string user;      // when this program is root: who to be instead
     int at_our_death = 9;  // the signal that the kernel sends then
   };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "platform/duration.h"
+#include "tests/chaos/system/now.h"
 
 namespace lockstep::chaos {
 namespace {
@@ -20,8 +21,6 @@ constexpr Millis kStopLimit{25'000};
 constexpr int kGaveUp = 3;
 // One that was asked before it had begun to listen just ends.
 bool EndedWell(int status) { return status == 0 || status == kGaveUp || status == -SIGTERM; }
-
-SteadyTime Now() { return Clock::System().Steady(); }
 
 }  // namespace
 

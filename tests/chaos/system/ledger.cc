@@ -6,6 +6,14 @@
 
 namespace lockstep::chaos {
 
+std::map<std::string, Row> RowsBefore() {
+  std::map<std::string, Row> rows;
+  for (int i = 0; i < kRowsBefore; ++i) {
+    rows[fmt::format("r{}", i)] = {1 + i % 5, fmt::format("old {}", i), fmt::format("{}", i)};
+  }
+  return rows;
+}
+
 Ledger::Ledger(const std::string& file) : file_(file) {}
 
 void Ledger::Commit(std::vector<Event> events) {
@@ -40,7 +48,7 @@ std::vector<std::string> Ledger::Ids(size_t from, WallTime before) const {
 
 Expected Ledger::Expect(bool ordered) const {
   std::scoped_lock lock(mu_);
-  Expected expected;
+  Expected expected{.rows = RowsBefore()};
   std::set<std::string> blocked;  // keys behind a dead letter
   for (const Event& event : events_) {
     expected.seen.insert(event.id);

@@ -40,6 +40,11 @@ struct Total {
   friend bool operator==(const Total&, const Total&) = default;
 };
 
+// What the source held before the first event: r0 to r99. Those from r50 on are never changed.
+std::map<std::string, Row> RowsBefore();
+inline constexpr int kRowsBefore = 100;
+inline constexpr int kRowsThatChange = 50;
+
 // What a read model must hold when every committed event has come to its end.
 struct Expected {
   std::map<std::string, Row> rows;

@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "platform/log/log.h"
+#include "tests/chaos/system/adoption.h"
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/schedule.h"
 #include "tests/chaos/system/source.h"
@@ -37,7 +38,7 @@ void PrintPlan(const std::vector<Planned>& schedule) {
 }
 
 void Report(World& world, const Source& source, const Ledger& ledger, const Storm& storm,
-            size_t planned) {
+            const Adoption& adoption, const Inspector& inspector, size_t planned) {
   fmt::print(
       "chaos: {} events committed ({} poison), {} transactions rolled back, {} failed, {} in "
       "doubt\n",
@@ -51,6 +52,12 @@ void Report(World& world, const Source& source, const Ledger& ledger, const Stor
       world.source_server().out_of_space() + world.feed_servers().out_of_space(),
       world.feed_servers().failovers(), storm.locks_held(), storm.resets_done(),
       storm.resets_refused());
+  fmt::print(
+      "chaos: {} backfills done, {} times paused, {} times failed and resumed; verify: {} times "
+      "equal, {} times it could not be told, {} finds after a failover; runners compared {} "
+      "times\n",
+      adoption.done().size(), adoption.paused(), adoption.failed(), inspector.equal(),
+      inspector.untold(), inspector.excused(), inspector.by_runners());
 }
 
 int Run(const Options& options) {
@@ -74,19 +81,25 @@ int Run(const Options& options) {
   world.publishers().Start(2);
   world.runners().Start(2);
   source.Start();
-  Storm storm(world, source, ledger);
+  Adoption adoption(world);
+  Inspector inspector(world);
+  Storm storm(world, source, ledger, adoption, inspector);
   storm.Run(schedule, length);
   source.RequestStop();
   while (!source.ended()) {
     world.Tick();
     ::usleep(20'000);
   }
-  Report(world, source, ledger, storm, schedule.size());
+  inspector.Finish();
+  if (!adoption.Finish(Millis(options.patience * 2000)))
+    fmt::print("chaos: the last backfill has not ended\n");
+  Report(world, source, ledger, storm, adoption, inspector, schedule.size());
   std::fflush(stdout);
 
   Verdict verdict(world, ledger);
   verdict.WaitUntilDone(Millis(options.patience * 1000));
-  verdict.CheckData();
+  verdict.CheckData(adoption, inspector);
+  verdict.CheckSpoilt();
   world.publishers().Finish();
   world.runners().Finish();
   verdict.CheckLeftovers(before);

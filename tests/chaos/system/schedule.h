@@ -42,6 +42,7 @@ enum class Fault {
   kLockReadModel,  // ACCESS EXCLUSIVE, as ALTER TABLE takes it
   kLockOutbox,
   kOffsetReset,
+  kPauseBackfill,  // and later resume
   kScalePublishers,
   kScaleRunners,
   kPoison,

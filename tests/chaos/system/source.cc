@@ -16,8 +16,17 @@ constexpr int kBuckets = 16;
 
 constexpr postgres::Statement kEnqueue{
     "enqueue",
-    "SELECT lockstep.enqueue($1::regclass, $2, 'item', $3, $4, $5, convert_to($6, 'UTF8'), "
+    "SELECT lockstep.enqueue($1::regclass, $2, $8, $3, $4, $5, convert_to($6, 'UTF8'), "
     "event_id => $7::uuid, content_type => 'application/json')"};
+// The row and its version, in the transaction that enqueues. Made again, it changes nothing.
+constexpr postgres::Statement kPut{
+    "put",
+    "INSERT INTO shop.items (id, version, a, b) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE "
+    "SET version = excluded.version, a = excluded.a, b = excluded.b"};
+constexpr postgres::Statement kDelete{"delete", "DELETE FROM shop.items WHERE id = $1"};
+
+// Aggregates that meet poison are no rows of the source's table: a snapshot would pass the poison.
+bool IsItem(const Event& event) { return !event.key.starts_with("p"); }
 
 std::string Payload(const Event& event) {
   if (event.poison == Poison::kGarbage) return "{\"id\": \"cut off";
@@ -35,7 +44,9 @@ std::string Payload(const Event& event) {
 }  // namespace
 
 Source::Source(SourceOptions options, Ledger& ledger)
-    : options_(std::move(options)), ledger_(ledger), random_(options_.seed) {}
+    : options_(std::move(options)), ledger_(ledger), random_(options_.seed) {
+  for (const auto& [key, row] : RowsBefore()) states_[key] = {row.version, true, row.a, row.b};
+}
 
 Source::~Source() { Stop(); }
 
@@ -131,7 +142,8 @@ std::vector<Event> Source::Change(States& states) {
   const uint64_t count = 1 + random_() % 4;
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t among = random_() % 4 == 0 ? 5 : static_cast<uint64_t>(options_.keys);
-    const std::string key = fmt::format("k{}", random_() % among);
+    const std::string key = random_() % 8 == 0 ? fmt::format("r{}", random_() % kRowsThatChange)
+                                               : fmt::format("k{}", random_() % among);
     events.push_back(Next(key, states[key]));
   }
   return events;
@@ -190,8 +202,14 @@ absl::Status Source::Try(const std::vector<Event>& events, bool commit) {
   for (const Event& event : events) {
     RETURN_IF_ERROR(transaction
                         .Execute(kEnqueue, options_.outbox, options_.topic, event.key, event.type,
-                                 event.version, Payload(event), event.id)
+                                 event.version, Payload(event), event.id,
+                                 IsItem(event) ? "item" : "poisoned")
                         .status());
+    if (!IsItem(event)) continue;
+    RETURN_IF_ERROR(
+        event.gone ? transaction.Execute(kDelete, event.key).status()
+                   : transaction.Execute(kPut, event.key, event.version, event.full_a, event.full_b)
+                         .status());
   }
   return commit ? transaction.Commit() : transaction.Rollback();
 }

@@ -8,6 +8,7 @@
 
 #include "platform/duration.h"
 #include "postgres/connection.h"
+#include "tests/chaos/system/now.h"
 
 namespace lockstep::chaos {
 namespace {
@@ -34,12 +35,11 @@ constexpr const char* kLocked[] = {"read.feed_item",    "read.feed_total",   "re
                                    "read.steady_total", "read.latest_item",  "read.latest_total",
                                    "feed_state.inbox",  "feed_state.offsets"};
 
-SteadyTime Now() { return Clock::System().Steady(); }
-
 }  // namespace
 
-Storm::Storm(World& world, Source& source, const Ledger& ledger)
-    : world_(world), source_(source), ledger_(ledger) {}
+Storm::Storm(World& world, Source& source, const Ledger& ledger, Adoption& adoption,
+             Inspector& inspector)
+    : world_(world), source_(source), ledger_(ledger), adoption_(adoption), inspector_(inspector) {}
 
 Storm::~Storm() = default;
 
@@ -69,6 +69,9 @@ void Storm::Tick() {
   world_.Tick();
   ReapReset();
   TickLocks();
+  adoption_.Tick();
+  inspector_.Tick();
+  if (!over_ && !adoption_.done().empty()) inspector_.Begin();
   std::this_thread::sleep_for(kTick);
 }
 
@@ -175,6 +178,8 @@ void Storm::Strike(const Planned& planned) {
       return Lock("shop", World::kOutbox, planned.lasts);
     case Fault::kOffsetReset:
       return Reset(planned.pick);
+    case Fault::kPauseBackfill:
+      return adoption_.Pause(planned.lasts);
     case Fault::kScalePublishers:
       return world_.publishers().Scale(planned.pick);
     case Fault::kScaleRunners:

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/chaos/system/adoption.h"
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/schedule.h"
 #include "tests/chaos/system/source.h"
@@ -17,7 +18,8 @@ namespace lockstep::chaos {
 // Carries out a schedule against the world while the source writes, and counts. Of the main thread.
 class Storm {
  public:
-  Storm(World& world, Source& source, const Ledger& ledger);
+  Storm(World& world, Source& source, const Ledger& ledger, Adoption& adoption,
+        Inspector& inspector);
   ~Storm();
 
   void Run(const std::vector<Planned>& schedule, Millis length);
@@ -42,6 +44,8 @@ class Storm {
   World& world_;
   Source& source_;
   const Ledger& ledger_;
+  Adoption& adoption_;
+  Inspector& inspector_;
   std::map<Fault, int> injected_;
   std::vector<std::pair<SteadyTime, std::function<void()>>> endings_;
   // Another session that keeps a table to itself; one whose server goes down comes back.

@@ -21,7 +21,24 @@ END $$;
 CREATE TRIGGER marked_twice AFTER UPDATE ON shop.outbox FOR EACH ROW
   WHEN (OLD.published_at IS NOT NULL)
   EXECUTE FUNCTION audit.marked_twice();
+-- What the source holds; its rows of before the first event come to the consumer by backfills alone.
+CREATE TABLE shop.items (id text PRIMARY KEY, version bigint NOT NULL, a text, b text);
 )sql";
+
+// {0} the name, {1} the outbox, {2} the topic, {3} the backfill's number. Slow enough for faults to
+// meet each page, and for rows to change between a page's reading and its sending.
+inline constexpr char kDeclaration[] = R"(backfill: {0}
+outbox: {1}
+topic: {2}
+table: shop.items
+key: [id]
+aggregate_type: item
+version: version
+event_type: Is
+schema_version: {3}
+payload: {{fields: {{id: id, a: a, b: b, full_a: a, full_b: b}}}}
+rows_per_second: 50
+)";
 
 // In the read models' database.
 inline constexpr char kFeedTables[] = R"sql(
@@ -62,7 +79,7 @@ CREATE SCHEMA read;
 
 // Per group; {0} is its name, {1} what follows the columns.
 inline constexpr char kReadModel[] = R"sql(
-CREATE TABLE read.{0}_item (id text PRIMARY KEY, a text, b text,
+CREATE TABLE read.{0}_item (id text PRIMARY KEY, a text, b text, owner text,
                             version bigint NOT NULL{1});
 CREATE TABLE read.{0}_total (bucket text PRIMARY KEY, n bigint NOT NULL DEFAULT 0,
                              amount bigint NOT NULL DEFAULT 0);
@@ -87,7 +104,9 @@ projections:
     table: read.{0}_item
     key: id
     version: version
+    aggregate: owner
     events:
+      Is: {{replace: [a, b]}}
       Set: {{replace: [a, b]}}
       Patch: {{merge: [a, b]}}
       Remove: delete
@@ -100,8 +119,10 @@ projections:
     table: read.{0}_item
     key: id
     version: version
+    aggregate: owner
     deleted_at: deleted_at
     events:
+      Is: {{replace: {{a: full_a, b: full_b}}}}
       Set: {{replace: {{a: full_a, b: full_b}}}}
       Patch: {{replace: {{a: full_a, b: full_b}}}}
       Remove: delete

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
@@ -23,6 +25,9 @@ using postgres::Result;
 constexpr char kGenerationOf[] =
     "(SELECT s.generation FROM feed_state.consumer_groups g JOIN feed_state.slots s "
     "ON s.group_name = g.group_name AND s.slot = g.active_slot WHERE g.group_name = $1)";
+
+// Snapshots have derived ids (version 5), the source's events random ones.
+constexpr char kIsEvent[] = "substr(event_id::text, 15, 1) = '4'";
 
 std::unique_ptr<postgres::Connection> Open(const std::string& url) {
   for (int tries = 0;; ++tries) {
@@ -142,14 +147,19 @@ bool Verdict::Look(Progress& progress) {
   bool done = progress.unpublished == 0;
   for (const auto& [name, ordered] : Groups()) {
     const auto counts = (*feed)->Execute(
-        fmt::format("SELECT (SELECT count(*) FROM feed_state.inbox WHERE generation = {0}), "
-                    "(SELECT count(*) FROM feed_state.dead_letters WHERE generation = {0})",
-                    kGenerationOf),
+        fmt::format(
+            "SELECT (SELECT count(*) FROM feed_state.inbox WHERE generation = {0} AND {1}), "
+            "(SELECT count(*) FROM feed_state.dead_letters WHERE generation = {0}), "
+            "(SELECT count(*) FROM feed_state.parked WHERE generation = {0})",
+            kGenerationOf, kIsEvent),
         name);
     if (!counts.ok()) return false;
-    done = done && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison();
+    // One event waits behind each poison; what waits for a snapshot goes on with it.
+    done = done && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison() &&
+           counts->Int(0, 2) <= (ordered ? ledger_.poison() : 0);
     progress.seen += counts->Int(0, 0);
     progress.dead += counts->Int(0, 1);
+    progress.parked += counts->Int(0, 2);
   }
   return done;
 }
@@ -176,13 +186,17 @@ void Verdict::WaitUntilDone(Millis patience) {
   }
 }
 
-void Verdict::CheckData() {
-  CheckOutbox();
+void Verdict::CheckData(const Adoption& adoption, const Inspector& inspector) {
+  CheckEqual();  // first: it waits for snapshots that are still on their way
+  NoteNone("verify raised no false alarm", inspector.alarms());
+  const std::vector<Witnessed> given = world_.ReadWitness(static_cast<size_t>(ledger_.size()));
+  CheckOutbox(given);
+  CheckBackfills(adoption, given);
   for (const GroupUnderTest& group : Groups()) CheckGroup(group, ledger_.Expect(group.ordered));
   CheckAudit();
 }
 
-void Verdict::CheckOutbox() {
+void Verdict::CheckOutbox(const std::vector<Witnessed>& given) {
   const auto source = Open(world_.source_url());
   const Expected expected = ledger_.Expect(/*ordered=*/false);
   std::set<std::string> rows;
@@ -194,7 +208,7 @@ void Verdict::CheckOutbox() {
            Texts(Query(*source,
                        "SELECT aggregate_id || ' version ' || version FROM shop.outbox WHERE "
                        "published_at IS NULL OR dead_at IS NOT NULL OR lock_token IS NOT NULL")));
-  CheckOrder(*source);
+  CheckOrder(*source, given);
   NoteNone("nobody marked a row without its lease",
            Texts(Query(*source, "SELECT what FROM audit.violations ORDER BY id")));
 }
@@ -202,7 +216,7 @@ void Verdict::CheckOutbox() {
 // By what Pub/Sub was given: an event may come again, but never before the one before it. Neither
 // the marks in the outbox nor a runner's inbox can tell: a mark may be lost and made again, and a
 // runner that was stopped has later events in its socket when it drops those that it held.
-void Verdict::CheckOrder(postgres::Connection& source) {
+void Verdict::CheckOrder(postgres::Connection& source, const std::vector<Witnessed>& given) {
   struct Place {
     std::string key;
     int64_t number = 0;  // among the key's events
@@ -219,13 +233,15 @@ void Verdict::CheckOrder(postgres::Connection& source) {
   }
   std::map<std::string, int64_t> reached;
   std::vector<std::string> bad;
-  const std::vector<std::string> came = world_.ReadWitness(places.size());
-  for (const std::string& id : came) {
-    const auto place = places.find(id);
+  std::set<std::string> came;
+  for (const Witnessed& message : given) {
+    if (message.backfill > 0) continue;
+    const auto place = places.find(message.event_id);
     if (place == places.end()) {
-      bad.push_back("not in the outbox: " + id);
+      bad.push_back("not in the outbox: " + message.event_id);
       continue;
     }
+    came.insert(message.event_id);
     int64_t& last = reached[place->second.key];
     if (place->second.number > last + 1) bad.push_back(place->second.name);
     last = std::max(last, place->second.number);
@@ -235,6 +251,79 @@ void Verdict::CheckOrder(postgres::Connection& source) {
   std::vector<std::string> missing;
   for (const auto& [id, place] : places) missing.push_back(place.name);
   NoteNone("Pub/Sub was given every event", missing);
+}
+
+// Whatever was done to the publishers meanwhile: one that is done has sent every row. Those that
+// nobody changed stand for all.
+void Verdict::CheckBackfills(const Adoption& adoption, const std::vector<Witnessed>& given) {
+  std::map<int, std::set<std::string>> sent;
+  for (const Witnessed& message : given) sent[message.backfill].insert(message.key);
+  std::vector<std::string> missing;
+  for (const int number : adoption.done()) {
+    for (int i = kRowsThatChange; i < kRowsBefore; ++i) {
+      const std::string key = fmt::format("r{}", i);
+      if (!sent[number].contains(key)) missing.push_back(fmt::format("{} of {}", key, number));
+    }
+  }
+  NoteNone("every backfill that is done has given Pub/Sub every row", missing);
+}
+
+void Verdict::CheckEqual() {
+  std::vector<std::string> differ;
+  std::map<std::string, std::unique_ptr<Child>> commands;
+  for (const auto& [name, ordered] : Groups()) {
+    commands[name] = world_.BeginVerify(name, {"--grace", World::kGrace, "--wait", "120s"},
+                                        {.log = "equal-" + name + ".log"});
+  }
+  for (const auto& [name, command] : commands) {
+    const int status = command->WaitFor(Millis(300'000)).value_or(-SIGKILL);
+    if (status != 0) differ.push_back(fmt::format("{}: status {}", name, status));
+  }
+  NoteNone("verify --deep says that the replicas are equal to the source", differ);
+}
+
+// Rows deleted, changed, set back and made up, each found as what it is, and nothing else.
+void Verdict::CheckSpoilt() {
+  const auto feed = Open(world_.feed_url());
+  for (const auto& [name, ordered] : Groups()) {
+    const std::string table = fmt::format("read.{}_item", name);
+    const auto keys = Texts(
+        Query(*feed, fmt::format("SELECT id FROM {} WHERE owner LIKE 'item/%'{} ORDER BY md5(id) "
+                                 "LIMIT 9",
+                                 table, ordered ? "" : " AND deleted_at IS NULL")));
+    std::set<std::string> expected;
+    const auto spoil = [&](const std::string& kind, const std::string& key,
+                           const std::string& sql) {
+      Query(*feed, fmt::format("{} WHERE id = '{}'", fmt::format(fmt::runtime(sql), table), key));
+      expected.insert(kind + " " + key);
+    };
+    for (size_t i = 0; i + 2 < keys.size(); i += 3) {
+      spoil("missing", keys[i], "DELETE FROM {}");
+      spoil("content", keys[i + 1], "UPDATE {} SET a = 'spoilt'");
+      spoil("behind", keys[i + 2], "UPDATE {} SET version = version - 1");
+    }
+    Query(*feed, fmt::format("INSERT INTO {} (id, version, a, owner) VALUES "
+                             "('ghost', 1, 'boo', 'item/ghost')",
+                             table));
+    expected.insert("ghost ghost");
+    const std::string output = "spoilt-" + name + ".json";
+    const int status = world_
+                           .BeginVerify(name, {"--grace", "1s", "--json"},
+                                        {.log = "spoilt-" + name + ".log", .output = output})
+                           ->WaitFor(Millis(120'000))
+                           .value_or(-SIGKILL);
+    std::ifstream file(world_.File(output));
+    const auto told = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+    std::set<std::string> found;
+    if (told.is_object()) {
+      for (const auto& one : told["tables"][0]["differences"]) {
+        found.insert(one["class"].get<std::string>() + " " + one["key"][0].get<std::string>());
+      }
+    }
+    std::vector<std::string> bad = Difference(expected, found);
+    if (status != 1) bad.push_back(fmt::format("verify ended with {}", status));
+    NoteNone(fmt::format("{}: a replica that was spoilt is found out, to the row", name), bad);
+  }
 }
 
 void Verdict::CheckGroup(const GroupUnderTest& group, const Expected& expected) {
@@ -248,7 +337,7 @@ void Verdict::CheckGroup(const GroupUnderTest& group, const Expected& expected) 
         name);
   };
   NoteNone(titled("nothing is lost: every event came to an end"),
-           Difference(expected.seen, ids("inbox WHERE true")));
+           Difference(expected.seen, ids(fmt::format("inbox WHERE {}", kIsEvent))));
   std::map<std::string, Row> rows;
   const Result items =
       Query(*feed, fmt::format("SELECT id, version, a, b FROM read.{}_item{}", name,

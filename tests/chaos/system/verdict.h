@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/chaos/system/adoption.h"
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/world.h"
 
@@ -23,7 +24,9 @@ class Verdict {
   void WaitUntilDone(Millis patience);
 
   // With the programs still running, then with all but Postgres gone.
-  void CheckData();
+  void CheckData(const Adoption& adoption, const Inspector& inspector);
+  // Last of all that needs the programs: a replica that is spoilt on purpose.
+  void CheckSpoilt();
   void CheckLeftovers(const std::set<std::string>& before);
   void CheckProcesses(const std::vector<std::string>& complaints, bool postgres_ended_well,
                       const std::string& folder);
@@ -33,14 +36,16 @@ class Verdict {
 
  private:
   struct Progress {
-    int64_t unpublished = 0, seen = 0, dead = 0;
+    int64_t unpublished = 0, seen = 0, dead = 0, parked = 0;
     friend bool operator==(const Progress&, const Progress&) = default;
   };
 
   bool Look(Progress& progress);
   void CheckGroup(const GroupUnderTest& group, const Expected& expected);
-  void CheckOutbox();
-  void CheckOrder(postgres::Connection& source);
+  void CheckOutbox(const std::vector<Witnessed>& given);
+  void CheckOrder(postgres::Connection& source, const std::vector<Witnessed>& given);
+  void CheckBackfills(const Adoption& adoption, const std::vector<Witnessed>& given);
+  void CheckEqual();
   void CheckAudit();
   void Note(bool good, const std::string& what, const std::string& seen);
   // An empty set of violations is good; else the first few are shown.

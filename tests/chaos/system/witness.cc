@@ -21,10 +21,14 @@ class Notes : public pubsub::DeliverySink {
         tokens.push_back(delivery.token);  // a duplicate's too: it takes a place until it is acked
         // The emulator counts its messages, so the ids tell their order; the clock does not.
         const auto number = std::stoull(delivery.message_id.value());
-        const std::string& event = delivery.message.attributes.at("event_id");
-        if (!messages_.try_emplace(number, event).second) continue;
-        ++news_;
-        events_.insert(event);
+        const auto& attributes = delivery.message.attributes;
+        Witnessed seen{.event_id = attributes.at("event_id"), .key = delivery.message.ordering_key};
+        if (attributes.contains("lockstep_kind")) {
+          seen.backfill = std::stoi(attributes.at("schema_version"));
+        } else {
+          events_.insert(seen.event_id);
+        }
+        if (messages_.try_emplace(number, std::move(seen)).second) ++news_;
       }
     }
     receiver->Acknowledge(std::move(tokens), [](const std::vector<absl::Status>&) {});
@@ -41,27 +45,27 @@ class Notes : public pubsub::DeliverySink {
     std::scoped_lock lock(mu_);
     return events_.size();
   }
-  std::vector<std::string> InOrder() const {
+  std::vector<Witnessed> InOrder() const {
     std::scoped_lock lock(mu_);
-    std::vector<std::string> ids;
-    ids.reserve(messages_.size());
-    for (const auto& [number, event] : messages_) ids.push_back(event);
-    return ids;
+    std::vector<Witnessed> all;
+    all.reserve(messages_.size());
+    for (const auto& [number, seen] : messages_) all.push_back(seen);
+    return all;
   }
 
   std::unique_ptr<pubsub::Receiver> receiver;
 
  private:
   mutable std::mutex mu_;
-  std::map<unsigned long long, std::string> messages_;
+  std::map<unsigned long long, Witnessed> messages_;
   std::unordered_set<std::string> events_;
   int news_ = 0;
 };
 
 }  // namespace
 
-std::vector<std::string> ReadWitness(pubsub::Transport& transport, const std::string& subscription,
-                                     size_t events) {
+std::vector<Witnessed> ReadWitness(pubsub::Transport& transport, const std::string& subscription,
+                                   size_t events) {
   Notes notes;
   // A message whose ack was lost counts as outstanding until its lease ends.
   notes.receiver = transport.NewReceiver({.subscription = subscription,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <stdexcept>
@@ -10,8 +11,8 @@
 
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/tables.h"
-#include "tests/chaos/system/witness.h"
 
 namespace lockstep::chaos {
 namespace {
@@ -50,6 +51,7 @@ relay:
   max_attempts: 2
   retry: {{base: 200ms, cap: 2s}}
   tables: [shop.outbox]
+backfill: {{lease: 4s}}
 topics: {{chaos.item.changed.v1: chaos.events}}
 )";
 constexpr char kRunnerYaml[] = R"(database: postgresql://lockstep@127.0.0.1:{}/feed
@@ -75,7 +77,11 @@ constexpr char kGroupYaml[] = R"(  - file: {}.yaml
     dead_letter_budget: 0
     on_gap: {}
     on_poison: {}
+    baseline: {}
 )";
+// The runners compare by themselves, too.
+constexpr char kVerifyYaml[] =
+    "    verify: {{every: 20s, grace: {}, deep: true, backfills: [items-0.yaml], source: {}}}\n";
 constexpr char kEmulatorYaml[] = R"(fault-drop-acks: 0.02
 fault-delay-acks: 0.02
 fault-ack-delay: 1s
@@ -192,7 +198,11 @@ void World::WriteConfigurations() {
     WriteFile(name + ".yaml",
               fmt::format(fmt::runtime(ordered ? kOrderedProjection : kLatestProjection), name) +
                   fmt::format(kTotals, name));
-    groups += fmt::format(kGroupYaml, name, ordered ? "park" : "apply", ordered ? "park" : "skip");
+    groups += fmt::format(kGroupYaml, name, ordered ? "park" : "apply", ordered ? "park" : "skip",
+                          ordered ? "snapshot" : "first_seen");
+    if (std::ranges::find(kInspected, name) != std::end(kInspected)) {
+      groups += fmt::format(kVerifyYaml, kGrace, source_url());
+    }
     provision += fmt::format(
         "  - {{name: chaos.events.{}, topic: chaos.events, ordering: {}, retain_acked: true}}\n",
         name, ordered);
@@ -204,6 +214,13 @@ void World::WriteConfigurations() {
   WriteFile("operator.yaml",
             fmt::format(kRunnerYaml, operator_database_->port(), bus_port_) + groups);
   WriteFile("pubsub.yaml", provision);
+  WriteDeclaration(0);
+}
+
+std::string World::WriteDeclaration(int number) const {
+  const std::string name = fmt::format("items-{}.yaml", number);
+  WriteFile(name, fmt::format(kDeclaration, kBackfill, kOutbox, kTopic, number));
+  return File(name);
 }
 
 void World::MakeDatabases() {
@@ -216,6 +233,10 @@ void World::MakeDatabases() {
   const auto source = Connect(source_url());
   Script(*source, fmt::format("SELECT lockstep.create_outbox('{}', 4)", kOutbox));
   Script(*source, kSourceTables);
+  for (const auto& [key, row] : RowsBefore()) {
+    Script(*source, fmt::format("INSERT INTO shop.items VALUES ('{}', {}, '{}', '{}')", key,
+                                row.version, *row.a, *row.b));
+  }
   const auto feed = Connect(feed_url());
   Script(*feed, kFeedTables);
   for (const auto& [name, ordered] : Groups()) {
@@ -227,14 +248,29 @@ void World::Provision() {
   MustRun("lockstepctl", {"--config", File("pubsub.yaml"), "provision", "--yes"});
 }
 
-std::unique_ptr<Child> World::BeginReset(std::vector<std::string> target) {
+std::unique_ptr<Child> World::Control(std::vector<std::string> arguments,
+                                      const Files& files) const {
+  Child::Command command = Program("lockstepctl", std::move(arguments));
+  command.log = File(files.log);
+  if (!files.output.empty()) command.output = File(files.output);
+  return std::make_unique<Child>(command);
+}
+
+std::unique_ptr<Child> World::BeginReset(std::vector<std::string> target) const {
   std::vector<std::string> arguments = {"--config", File("operator.yaml"), "offsets", "reset",
                                         "feed"};
   arguments.insert(arguments.end(), target.begin(), target.end());
   arguments.insert(arguments.end(), {"--reason", "chaos", "--execute"});
-  Child::Command command = Program("lockstepctl", std::move(arguments));
-  command.log = File("resets.log");
-  return std::make_unique<Child>(command);
+  return Control(std::move(arguments), {.log = "resets.log"});
+}
+
+std::unique_ptr<Child> World::BeginVerify(const std::string& group,
+                                          std::vector<std::string> arguments,
+                                          const Files& files) const {
+  arguments.insert(arguments.begin(),
+                   {"--config", File("operator.yaml"), "verify", "--declaration",
+                    File("items-0.yaml"), "--source", source_url(), "--group", group, "--deep"});
+  return Control(std::move(arguments), files);
 }
 
 std::string World::feed_url() const {
@@ -282,7 +318,7 @@ void World::Calm() {
   runners_->Calm();
 }
 
-std::vector<std::string> World::ReadWitness(size_t events) {
+std::vector<Witnessed> World::ReadWitness(size_t events) {
   return chaos::ReadWitness(*transport_, "projects/chaos/subscriptions/chaos.events.witness",
                             events);
 }

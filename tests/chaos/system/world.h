@@ -11,6 +11,7 @@
 #include "tests/chaos/system/fleet.h"
 #include "tests/chaos/system/gate.h"
 #include "tests/chaos/system/pair.h"
+#include "tests/chaos/system/witness.h"
 
 namespace lockstep::chaos {
 
@@ -53,8 +54,19 @@ class World {
   std::string source_url() const { return source_server_.Url("shop"); }
   std::string feed_url() const;  // of whoever is the primary
 
+  // lockstepctl, under way. `log` and `output` are names in the run's folder.
+  struct Files {
+    std::string log;
+    std::string output;  // stdout; empty = with the rest, in the log
+  };
+  std::unique_ptr<Child> Control(std::vector<std::string> arguments, const Files& files) const;
+  // lockstepctl verify --deep … of a group.
+  std::unique_ptr<Child> BeginVerify(const std::string& group, std::vector<std::string> arguments,
+                                     const Files& files) const;
+  // The file of backfill `number`, whose messages have that schema version.
+  std::string WriteDeclaration(int number) const;
   // lockstepctl offsets reset feed …, under way.
-  std::unique_ptr<Child> BeginReset(std::vector<std::string> target);
+  std::unique_ptr<Child> BeginReset(std::vector<std::string> target) const;
   // Pub/Sub answers every Publish with this code ("INTERNAL"), until it is empty.
   void RefusePublish(const std::string& code);
   // Whether a failover of the consumer's database can be healed: the standby follows, and it knows
@@ -64,16 +76,26 @@ class World {
   // Ends every attack that lasts.
   void Calm();
 
-  // The ids of all events that Pub/Sub was given, in its order: at least `events` different ones,
-  // unless they are not there. Once.
-  std::vector<std::string> ReadWitness(size_t events);
+  // All that Pub/Sub was given, in its order: at least `events` different events, unless they are
+  // not there. Once.
+  std::vector<Witnessed> ReadWitness(size_t events);
 
   // Tables of both databases, subscriptions and snapshots: what a run must leave as it was.
   std::set<std::string> Inventory();
 
   static constexpr char kOutbox[] = "shop.outbox";
   static constexpr char kTopic[] = "chaos.item.changed.v1";
+  static constexpr char kBackfill[] = "items";
   static constexpr Millis kClockSwing{20'000};
+  // Groups that are compared with the source during the storm. Not one that is reset: after a reset
+  // to a time, a snapshot from before it may be left out till the next backfill, and the ledger
+  // does not know of snapshots.
+  static constexpr const char* kInspected[] = {"steady", "latest"};
+  // Of verify: more than the ack deadline, after which what a dead runner held comes again, and
+  // than what Pub/Sub's clock is off.
+  static constexpr char kGrace[] = "25s";
+
+  std::string File(const std::string& name) const { return options_.folder + "/" + name; }
 
  private:
   void StartEmulator();
@@ -81,7 +103,6 @@ class World {
   void MakeDatabases();
   void Provision();
   void WriteConfigurations();
-  std::string File(const std::string& name) const { return options_.folder + "/" + name; }
   void WriteFile(const std::string& name, const std::string& text) const;
   Child::Command Program(const std::string& name, std::vector<std::string> arguments) const;
   void MustRun(const std::string& name, std::vector<std::string> arguments) const;
