@@ -255,10 +255,11 @@ std::string UncheckedServer(const std::string& address) {
       mode);
 }
 
-void BindDatabase(ConfigSection& config, std::string* address, std::string_view help) {
+void BindDatabase(ConfigSection& config, std::string* address, std::string_view help,
+                  const std::string& name) {
   std::string file;
-  config.Secret("database", address, help);
-  config.Key("database_password_file", &file,
+  config.Secret(name, address, help);
+  config.Key(name + "_password_file", &file,
              "a file that has the password, read for each connection; in place of one in the "
              "address");
   if (file.empty()) return;

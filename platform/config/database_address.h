@@ -29,8 +29,9 @@ bool IsLocalDatabase(const std::string& address);
 // is not on this machine, and sslmode is below verify-full. Empty = there is nothing to say.
 std::string UncheckedServer(const std::string& address);
 
-// The keys `database` and `database_password_file`.
-void BindDatabase(ConfigSection& config, std::string* address, std::string_view help);
+// The keys `database` and `database_password_file`, or of another name.
+void BindDatabase(ConfigSection& config, std::string* address, std::string_view help,
+                  const std::string& name = "database");
 
 // A library's error text about `address`, fit to be shown. It names host, user and database; and of
 // a password that was not percent-encoded it takes parts for any of these.

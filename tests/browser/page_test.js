@@ -130,6 +130,49 @@ const cases = {
     const selected = await page.evaluate(() => String(getSelection()));
     if (selected) assert.equal(selected, command);
   },
+  async 'an event is followed by its link, and what may be copied is a whole command'(context, url) {
+    const dead = '018f3c1e-0000-7000-8000-000000000041', parked = '018f3c1e-0000-7000-8000-000000000044';
+    const page = await open(context, url);
+    let asked = 0;
+    await page.route('**/api/trace?*', (route) => {
+      ++asked;
+      const event = new URL(route.request().url()).searchParams.get('event');
+      const at = new Date(Date.now() - 120000).toISOString();
+      const group = event === dead
+        ? { group: 'video-feed', fate: 'dead', verdict: 'dead letter 41 (dead), EVENT.MAPPING_FAILED', reason: 'field title: not valid UTF-8', received_at: at, dead_at: at, dead_letter: 41 }
+        : { group: 'video-feed', fate: 'parked', verdict: 'parked: version 3 is a dead letter', reason: null, received_at: at, parked_at: at };
+      route.fulfill({ json: { event_id: event, aggregate: 'Video/0b2f6a1e', version: 3, message_id: '18120', groups: [group, { group: 'search-index', fate: 'applied', verdict: 'applied', reason: null, received_at: at }] } });
+    });
+    await page.getByRole('link', { name: dead }).click();
+    const card = page.getByRole('region', { name: `Event ${dead}` });
+    await card.getByText('dead letter 41 (dead), EVENT.MAPPING_FAILED: field title: not valid UTF-8').waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'trace');
+    assert.equal(await card.locator('code').textContent(), `lockstepctl --config /etc/lockstep/runner.yaml trace ${dead} --source 'postgresql://…'`);
+    assert.match(await page.locator('#announcer').textContent(), /^video-feed: dead letter 41/);
+    await shoot(page, 'trace-light');
+    await card.getByRole('button', { name: 'Look again' }).click();
+    await page.waitForFunction(() => document.getElementById('trace').textContent.includes('dead letter 41'));
+    await page.getByRole('link', { name: 'v4', exact: true }).click();  // the first of a key that waits
+    await page.getByRole('region', { name: `Event ${parked}` }).getByText('parked: version 3 is a dead letter').waitFor();
+    assert.equal(asked, 3);
+    await page.getByRole('link', { name: 'Close' }).click();
+    await page.getByRole('region', { name: /^Event/ }).waitFor({ state: 'detached' });
+    // What is no event id gets into no command, whoever sent the link.
+    await page.evaluate(() => { location.hash = '#trace=1;rm%20-rf'; });
+    await page.waitForTimeout(300);
+    assert.equal(await page.getByRole('region', { name: /^Event/ }).count(), 0);
+    // A link that was sent to somebody opens the event by itself; a phone shows it whole.
+    for (const scheme of ['light', 'dark']) {
+      await page.setViewportSize({ width: 390, height: 900 });
+      await page.emulateMedia({ colorScheme: scheme });
+      await page.goto(`${url}/#trace=${dead}`);
+      await page.reload();
+      await page.getByRole('region', { name: `Event ${dead}` }).getByText('dead letter 41 (dead)').waitFor();
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(over <= 0, `${over} px too wide`);
+      await shoot(page, `trace-${scheme}-390`);
+    }
+  },
   async 'each group is in the overview, in a word, with the way to it'(context, url) {
     const page = await open(context, url);
     const overview = page.getByRole('navigation', { name: 'Groups and outboxes' });
@@ -174,6 +217,9 @@ withBrowser(async (context, problems) => {
     const page = await open(context, other.url);
     await page.getByText('Topic catalog.video.deleted.v1 is out of reach').first().waitFor();
     await page.getByText('outbox replay').first().waitFor();
+    await page.getByRole('link', { name: '018f3c1e-0000-7000-8000-000000005519' }).click();
+    const event = page.getByRole('region', { name: 'Event 018f3c1e-0000-7000-8000-000000005519' });
+    await event.getByText("lockstepctl trace 018f3c1e-0000-7000-8000-000000005519 --source 'postgresql://catalog@db.internal/catalog'").waitFor();
     await shoot(page, 'publisher-light');
     console.log('ok: a publisher shows its topics and dead rows');
     for (const [name, run] of Object.entries(cases)) {

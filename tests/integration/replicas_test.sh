@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The journey of docs/replicas.md and docs/verify.md: a source with rows that never were events, changed all the time, publishers and
-# runners killed; backfilled, proved equal, spoilt, found, repaired, equal again.
+# The journey of docs/replicas.md, docs/verify.md and docs/rebuild.md: a source with rows that never were events, changed all the time,
+# publishers, runners and the command itself killed; replicated in one command, proved equal, spoilt, found, repaired, equal again; spoilt
+# once more, and rebuilt from the source's rows, of a topic that keeps nothing.
 #   replicas_test.sh BIN_DIR     (needs LOCKSTEP_TEST_PG; LOCKSTEP_REPLICA_ROWS, default 20000)
 set -euo pipefail
 bin=$(cd "$1" && pwd)
 rows=${LOCKSTEP_REPLICA_ROWS:-20000}
 dir=$(mktemp -d)
 catalog=replicas_catalog_$$ feed=replicas_feed_$$
-emulator='' publisher='' runner='' load=''
+emulator='' publisher='' runner='' load='' command=''
 cleanup() {
-  for pid in $load $publisher $runner $emulator; do kill "$pid" 2>/dev/null || true; done
+  for pid in $command $load $publisher $runner $emulator; do kill "$pid" 2>/dev/null || true; done
   wait || true
   for database in $catalog $feed; do
     psql -q -d "$LOCKSTEP_TEST_PG" -c "DROP DATABASE IF EXISTS $database WITH (FORCE)" >/dev/null || true
@@ -122,38 +123,58 @@ start_publisher() { lockstep-publisher --config publisher.yaml >>publisher.log 2
 start_runner() { lockstep-runner --config runner.yaml >>runner.log 2>&1 & runner=$!; }
 start_publisher
 start_runner
-while :; do source_sql -c "SELECT catalog.change((random() * $rows * 1.1)::bigint) FROM generate_series(1, 5)" >/dev/null || exit 0; sleep 0.05; done &
-load=$!
-
-# Adopt.
-lockstepctl --database "$source_url" backfill check videos.yaml >check.out 2>&1 || fail 'backfill check'
-lockstepctl --database "$source_url" backfill start videos.yaml --yes --reason 'feed adopts the catalogue' >start.out 2>&1 || fail 'backfill start'
-state() { source_sql -c "SELECT state FROM lockstep.backfills ORDER BY created_at DESC LIMIT 1"; }
-some_sent() { [ "$(source_sql -c 'SELECT coalesce(sum(rows_done), 0) > 0 FROM lockstep.backfills')" = t ]; }
-await some_sent
-for _ in 1 2; do
+start_load() {
+  while :; do source_sql -c "SELECT catalog.change((random() * $rows * 1.1)::bigint) FROM generate_series(1, 5)" >/dev/null || exit 0; sleep 0.05; done &
+  load=$!
+}
+stop_load() {
+  kill "$load"
+  wait "$load" 2>/dev/null || true
+  load=''
+}
+kill_both() {
   kill -9 "$publisher" "$runner"
   wait "$publisher" "$runner" 2>/dev/null || true
   start_publisher
   start_runner
+}
+some_sent() { # NUMBER: of the backfills so far
+  [ "$(source_sql -c 'SELECT count(*) FROM lockstep.backfills WHERE rows_done > 0')" = "$1" ]
+}
+start_load
+
+# Adopt, in one command that is killed once.
+replicate() {
+  lockstepctl --config runner.yaml replicate feed --declaration videos.yaml --source "$source_url" --grace 12s --deep --yes \
+    --reason 'feed adopts the catalogue'
+}
+replicate >replicate1.out 2>&1 &
+command=$!
+await some_sent 1
+for _ in 1 2; do
+  kill_both
   sleep 1
 done
-is_done() { [ "$(state)" = 'done' ]; }
-await is_done
+kill -9 "$command" 2>/dev/null || true
+wait "$command" 2>/dev/null || true
+command=''
+replicate >replicate2.out 2>&1 || fail 'equal under load'
+grep -q 'Group feed is a replica of catalog.videos' replicate2.out || fail 'no word of it'
+[ "$(source_sql -c "SELECT string_agg(state, ' ') FROM lockstep.backfills")" = 'done' ] || fail 'not one backfill that is done'
 lockstepctl --database "$source_url" backfill status videos >status.out 2>&1 || fail 'backfill status'
 
-# Prove: while it changes, and when it stands still.
+# Prove: when it stands still, too.
 compare() {
   lockstepctl --config runner.yaml verify --declaration videos.yaml --source "$source_url" --group feed --grace 12s "$@"
 }
-compare --deep >verify1.out 2>&1 || fail 'equal under load'
-kill "$load"
-wait "$load" 2>/dev/null || true
-load=''
+stop_load
 compare --deep >verify2.out 2>&1 || fail 'equal at rest'
-[ "$(source_sql -c "SELECT md5(string_agg(md5(v::text), '' ORDER BY tenant, video_id)) FROM (SELECT tenant, video_id, title, length, taken_at, version FROM catalog.videos) v")" = \
-  "$(replica_sql -c "SELECT md5(string_agg(md5(v::text), '' ORDER BY tenant, video_id)) FROM (SELECT tenant, video_id, title, length, taken_at, version FROM feed.video) v")" ] ||
-  fail 'verify says equal, and it is not'
+is_equal() {
+  local columns='tenant, video_id, title, length, taken_at, version'
+  local hash="SELECT md5(string_agg(md5(v::text), '' ORDER BY tenant, video_id)) FROM (SELECT $columns FROM"
+  [ "$(source_sql -c "$hash catalog.videos) v")" = "$(replica_sql -c "$hash feed.video) v")" ]
+}
+is_equal || fail 'verify says equal, and it is not'
 
 # Spoil it: each in its own way, on rows that are there.
 replica_sql >/dev/null <<'END'
@@ -176,4 +197,25 @@ lockstepctl --config runner.yaml repair --declaration videos.yaml --source "$sou
 compare --deep >verify4.out 2>&1 || fail 'equal after the repair'
 [ "$(replica_sql -c "SELECT count(*) FROM feed.video WHERE tenant = 'ghost' OR title IN ('spoilt', 'boo') OR length < 0")" = 0 ] ||
   fail 'verify says equal, and what was spoilt is there'
-echo "a replica of $rows rows: backfilled under load and kills, equal, spoilt, found, repaired, equal"
+
+# Rebuild it from the source's rows: the topic keeps nothing.
+replica_sql -c "UPDATE feed.video SET title = 'spoilt' WHERE (tenant, video_id) IN (SELECT tenant, video_id FROM feed.spoilt WHERE n > 30)" \
+  -c "INSERT INTO feed.video SELECT 'ghost', n, 'boo', 1, now(), 1 FROM generate_series(1, 10) n"
+start_load
+lockstepctl --config runner.yaml rebuild feed --from backfill --declaration videos.yaml --source "$source_url" --yes \
+  --reason 'spoilt on purpose' >rebuild1.out 2>&1 &
+command=$!
+await some_sent 3
+kill_both
+kill -9 "$command" 2>/dev/null || true
+wait "$command" 2>/dev/null || true
+command=''
+if lockstepctl --config runner.yaml rebuild resume feed --source "$source_url" >rebuild2.out 2>&1; then fail 'differences were not seen'; fi
+grep -q '(ghost,1) is missing in the new table' rebuild2.out || fail 'no ghost among the differences'
+lockstepctl --config runner.yaml rebuild resume feed --source "$source_url" --accept-differences >rebuild3.out 2>&1 || fail 'rebuild'
+[ "$(source_sql -c "SELECT string_agg(state, ' ') FROM lockstep.backfills WHERE NOT repair")" = 'done done' ] || fail 'a second backfill of the rebuild'
+stop_load
+compare --deep >verify5.out 2>&1 || fail 'equal after the rebuild'
+is_equal || fail 'verify says that the rebuilt one is equal, and it is not'
+lockstepctl --config runner.yaml rebuild finish feed --now --yes >finish.out 2>&1 || fail 'rebuild finish'
+echo "a replica of $rows rows: backfilled under load and kills, equal, spoilt, found, repaired, equal, spoilt, rebuilt, equal"

@@ -48,7 +48,7 @@ TEST(MetricNamesTest, NamesAreDocumentedLabelsAreFewAndPromtoolHasOneRemark) {
     EXPECT_THAT(text, Not(HasSubstr(Pair::VideoId(7)))) << "a key in a label";
     EXPECT_THAT(text, Not(HasSubstr("acme"))) << "a tenant in a label";
     EXPECT_THAT(Labels(text), ::testing::IsSubsetOf({"table", "topic", "result", "code", "group",
-                                                     "stage", "kind", "role", "le",
+                                                     "stage", "kind", "class", "role", "le",
                                                      // of lockstep_build_info
                                                      "version", "commit", "transports"}));
   }

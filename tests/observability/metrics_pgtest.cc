@@ -272,6 +272,15 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
       "UPDATE lockstep.backfills SET state = 'running', cursor = NULL, ended_at = NULL");
   ASSERT_TRUE(told("backfills_failed", 1));
 
+  // Nobody asked for comparisons here; what they tell is in replica_verifier_pgtest.
+  EXPECT_EQ(runner("replica_verified_age_seconds", R"(group="feed")"), -1);
+  for (const char* none : {"replica_rows_verified", "replica_verify_failures_total"}) {
+    EXPECT_EQ(runner(none, R"(group="feed")"), 0);
+  }
+  for (const char* each : {"missing", "behind", "ghost", "ahead", "content", "unlisted"}) {
+    EXPECT_EQ(runner("replica_differences", fmt::format(R"(class="{}",group="feed")", each)), 0);
+  }
+
   EXPECT_THAT(runner.NotLookedAt(), IsEmpty());
   EXPECT_THAT(publisher.NotLookedAt(), IsEmpty());
 }

@@ -23,7 +23,7 @@ std::vector<std::string> Blocks(const std::string& language) {
 
 class RunbookTest : public ::testing::Test {
  protected:
-  // Two dead letters, a parked key, two dead rows.
+  // Two dead letters, a parked key, two dead rows, a backfill that has failed.
   void SetUp() override {
     pair_.StartPublisher();
     pair_.StartRunner();
@@ -47,6 +47,10 @@ class RunbookTest : public ::testing::Test {
                  Dead("count(*)") == "2";
         },
         "the troubles"));
+    pair_.source.Run(
+        "INSERT INTO lockstep.backfills (outbox, name, declaration, created_by, state, last_error) "
+        "VALUES ('catalog.video_outbox', 'videos', '{}', 'test', 'failed', 'row 321 has no "
+        "version')");
     pair_.feed.Run("UPDATE feed_state.dead_letters SET payload = convert_to('{\"video_id\":\"" +
                    Pair::VideoId(1) + "\",\"title\":\"cured\"}', 'UTF8') WHERE id = 1");
   }
@@ -79,8 +83,9 @@ TEST_F(RunbookTest, ItsCommandsCanBeTyped) {
       line = With(line, "41", "1");
       line = With(line, "<source>", "'" + pair_.source.url() + "'");
       line = With(line, "<event_id>", event);
+      line = With(line, "<backfill>", "videos");
       line = With(line, "catalog.yaml", LOCKSTEP_BUILD "/examples/catalog/catalog.yaml");
-      const bool outbox = line.find(" outbox ") != std::string::npos;
+      const bool outbox = std::regex_search(line, std::regex(" (outbox|backfill) "));
       const bool changes = std::regex_search(line, std::regex(" quarantine "));
       const Ran ran = pair_.Type("cd " + pair_.directory + " && export LOCKSTEP_DATABASE='" +
                                  (outbox ? pair_.source.url() : pair_.feed.url()) + "' && " + line +

@@ -11,8 +11,9 @@
 namespace lockstep::testing {
 
 std::string HttpGet(const std::string& url) {
+  static const std::regex kOurs("http://127\\.0\\.0\\.1:([0-9]+)(/.*)");
   std::smatch parts;
-  if (!std::regex_match(url, parts, std::regex("http://127\\.0\\.0\\.1:([0-9]+)(/.*)"))) {
+  if (!std::regex_match(url, parts, kOurs)) {
     throw std::runtime_error("not an address of ours: " + url);
   }
   sockaddr_in address{};
