@@ -291,7 +291,8 @@ TEST(RebuildFromBackfillOf, AGroupThatCountsOrThatItFillsInPartIsRefused) {
            "     events: {OtherChanged: {replace: {a: a}}}}\n",
            "nothing would fill rm.others (projection others)")}) {
     BackfillWorld world(file);
-    world.database.Run("CREATE TABLE rm.others (id text PRIMARY KEY, version bigint NOT NULL, a text)");
+    world.database.Run(
+        "CREATE TABLE rm.others (id text PRIMARY KEY, version bigint NOT NULL, a text)");
     world.StartRunner("one");
     world.Publish(1);
     ASSERT_TRUE(world.Settle());

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "postgres/cancel.h"
-#include "postgres/cancel.h"
 #include "postgres/connection.h"
 
 namespace lockstep::postgres {
