@@ -149,6 +149,40 @@ TEST(Blame, DoesNotSuspectABatchOfWhichOneMessageIsRefused) {
   EXPECT_EQ(world.DeadLetters(), 1);
 }
 
+// A slow server made it a suspect; then the server was restarted.
+TEST(Blame, CountsNoLostConnectionAgainstASuspect) {
+  GroupWorld world;
+  world.options.transient_tries = 2;
+  world.options.max_attempts = 4;
+  world.database.Run("CREATE SEQUENCE rm.tries");
+  world.Publish({{.payload = Running("DO $$ DECLARE n int := nextval('rm.tries'); BEGIN "
+                                     "IF n IN (3, 5) THEN PERFORM pg_terminate_backend("
+                                     "pg_backend_pid()); PERFORM pg_sleep(60); ELSIF n < 5 THEN "
+                                     "RAISE EXCEPTION 'no' USING ERRCODE = '57014'; "
+                                     "END IF; END $$")}});
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Count("SELECT last_value FROM rm.tries"), 6);
+  EXPECT_EQ(world.Count("SELECT sum(n) FROM rm.counters"), 1);
+  EXPECT_EQ(world.DeadLetters(), 0);
+}
+
+// But one that takes its session down each time is found.
+TEST(Blame, FindsAnEventThatEndsEverySessionThatWritesIt) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  world.options.transient_tries = 2;
+  world.options.max_attempts = 4;
+  world.Publish({{.id = "good"},
+                 {.id = "bad",
+                  .payload = Running("DO $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); "
+                                     "PERFORM pg_sleep(60); END $$")}});
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.Value("SELECT aggregate_key FROM feed_state.dead_letters"), "item/bad");
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items WHERE id = 'good'"), 1);
+}
+
 // The probe commits on a full disk: it needs no new page.
 TEST(Blame, BlamesNobodyForAFullDisk) {
   GroupWorld world;

@@ -23,6 +23,13 @@ bool NobodysFault(const absl::Status& failed) {
   return state == kDiskFull || state == kReadOnly;
 }
 
+// A server that is restarted ends the transactions of suspects and others alike.
+bool LostConnection(const absl::Status& failed) {
+  const std::string state = postgres::SqlState(failed);
+  return state.starts_with("08") || state.starts_with("57P") ||
+         postgres::Classify(failed) == postgres::ErrorClass::kInDoubt;
+}
+
 absl::Status Stopped() { return absl::CancelledError("it was stopped"); }
 
 }  // namespace
@@ -133,9 +140,9 @@ absl::Status FailurePolicy::AfterFailure(Part& part, const absl::Status& failed)
   if (stop_.stop_requested()) return Stopped();
   ++part.faults_in_a_row;
   part.faults_against = NobodysFault(failed) || !waits_for.empty() ? 0 : part.faults_against + 1;
-  const bool at_once = part.suspected && !part.FirstIsMarkedDead();
+  const bool at_once = part.suspected && !part.FirstIsMarkedDead() && !LostConnection(failed);
   if (part.faults_against >= (at_once ? 1 : options_.transient_tries)) {
-    if (ProbeCommits()) return Blame(part, failed, part.faults_against);
+    if (ProbeCommits()) return Blame(part, failed, at_once ? 1 : part.faults_against);
     part.faults_against = 0;
   }
   const Millis pause = kRetry.Delay(part.faults_in_a_row, random_());

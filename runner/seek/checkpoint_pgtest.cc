@@ -66,8 +66,33 @@ class Restore : public ::testing::Test {
     return world_.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'checkpoint.healed'");
   }
 
+  // And forgets every checkpoint that was taken since.
+  void HealFromAnOldCheckpoint() {
+    group_ = world_.NewGroup();
+    PublishVersion(1);
+    ASSERT_TRUE(AwaitModel(1));
+    ASSERT_TRUE(AwaitCheckpoint(0));
+    Backup();
+    const int64_t at_backup = NewestCheckpoint();
+    PublishVersion(2);
+    ASSERT_TRUE(AwaitModel(2));
+    ASSERT_TRUE(AwaitCheckpoint(at_backup + 1));
+    group_.reset();
+    PutBack();
+    world_.database.Run(
+        "UPDATE feed_state.checkpoints SET taken_at = taken_at - interval '40 minutes'");
+    group_ = world_.NewGroup("another");
+    ASSERT_TRUE(AwaitModel(2));
+    const std::string since = "FROM feed_state.checkpoints WHERE epoch > 1";
+    ASSERT_TRUE(world_.Await([&] { return world_.Count("SELECT count(*) " + since) > 1; }));
+    group_.reset();
+    ASSERT_EQ(Healings(), 1);
+    world_.database.Run("DELETE " + since);
+  }
+
   GroupWorld world_;
   const std::filesystem::path dump_;
+  std::unique_ptr<Group> group_;
 };
 
 TEST_F(Restore, IsRecognisedAtStartAndHealedOnce) {
@@ -185,22 +210,44 @@ TEST_F(Restore, NeedsOneCheckpointAnHourOfThoseThatAreOlder) {
 // It would be healed from them alone, and what belongs to others stands for none of them.
 TEST_F(Restore, NeedsThoseOfItsOwnEpochAndSubscriptionAndAllThatAreYoung) {
   auto group = world_.NewGroup();
-  ASSERT_TRUE(AwaitCheckpoint(4));
+  ASSERT_TRUE(AwaitCheckpoint(5));
   group.reset();
   world_.database.Run(
       "UPDATE feed_state.checkpoints SET taken_at = date_trunc('hour', now()) - interval '3 hours' "
-      "+ number * interval '1 minute', epoch = CASE WHEN number = 4 THEN epoch ELSE 99 END, "
-      "subscription = CASE WHEN number = 1 THEN 'another' ELSE subscription END WHERE number <= 4");
+      "+ number * interval '1 minute', epoch = CASE WHEN number = 5 THEN epoch ELSE 99 END, "
+      "subscription = CASE WHEN number = 1 THEN 'another' ELSE subscription END WHERE number <= 5");
   const int64_t young = NewestCheckpoint();
   group = world_.NewGroup("another");
   ASSERT_TRUE(AwaitCheckpoint(young + 4)) << "so often it was seen to";
   group.reset();
   EXPECT_EQ(world_.Value("SELECT string_agg(number::text, ',' ORDER BY number) FROM "
-                         "feed_state.checkpoints WHERE number <= 4"),
-            "1,2,4");
-  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number > 4 AND epoch "
+                         "feed_state.checkpoints WHERE number <= 5"),
+            "1,2,4,5");
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.checkpoints WHERE number > 5 AND epoch "
                          "> 0"),
-            NewestCheckpoint() - 4);
+            NewestCheckpoint() - 5);
+}
+
+// It goes back twice: the second time to the moment after it was healed, when its epoch had a Seek
+// and no checkpoint yet. What it was healed from was old then.
+TEST_F(Restore, IsHealedAgainFromWhatItWasHealedFromHoweverOldThatIs) {
+  world_.options.checkpoint_keep = std::chrono::minutes(30);
+  HealFromAnOldCheckpoint();
+  group_ = world_.NewGroup("third");
+  EXPECT_TRUE(world_.Await([&] { return Healings() == 2; })) << group_->status().reason;
+  PublishVersion(3);
+  EXPECT_TRUE(AwaitModel(3)) << group_->status().reason;
+}
+
+TEST_F(Restore, SaysThatWhatItsEpochBeganWithIsGone) {
+  world_.options.checkpoint_keep = std::chrono::minutes(30);
+  HealFromAnOldCheckpoint();
+  const std::string began = world_.Value("SELECT seek_snapshot FROM feed_state.consumer_groups");
+  ASSERT_TRUE(world_.bus.admin().DeleteSnapshot(began).ok()) << began;
+  group_ = world_.NewGroup("third");
+  ASSERT_TRUE(world_.Await([&] { return group_->status().state == GroupState::kHalted; }));
+  EXPECT_NE(group_->status().reason.find(began + ", is gone"), std::string::npos)
+      << group_->status().reason;
 }
 
 TEST_F(Restore, IsHealedFromAnOlderCheckpointWhereTheNewestIsNoLongerKept) {

@@ -40,7 +40,7 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointTaker::Take(postgres::Connec
     if (young && !even_if_not_due) return std::optional<Checkpoint>();
     ASSIGN_OR_RETURN(const int64_t newest, checkpoints_.Newest(connection));
     ASSIGN_OR_RETURN(Checkpoint made, Make(connection, under, newest + 1));
-    RETURN_IF_ERROR(TakeAwayOld(connection, list));
+    RETURN_IF_ERROR(TakeAwayOld(connection, under, made, list));
     return std::optional(std::move(made));
   };
   auto taken = take();
@@ -76,19 +76,26 @@ absl::StatusOr<Checkpoint> CheckpointTaker::Make(postgres::Connection& connectio
 }
 
 absl::Status CheckpointTaker::TakeAwayOld(postgres::Connection& connection,
+                                          const state::GroupEpoch& under, const Checkpoint& made,
                                           const std::vector<Checkpoint>& list) {
   constexpr std::chrono::hours kHour(1);
   const WallTime now = Clock::System().Now();
+  const auto same = [](const Checkpoint& a, const Checkpoint& b) {
+    return a.epoch == b.epoch && a.subscription == b.subscription;
+  };
   for (size_t i = 0; i < list.size(); ++i) {
     const Checkpoint& old = list[i];
+    const Checkpoint& next = i == 0 ? made : list[i - 1];
+    // A database that goes back to some moment needs the last one before it: until the next one is
+    // as old as they are kept. Or that of its epoch's own Seek, before the epoch has one.
+    if (under.seek.snapshot == old.snapshot) continue;
     // A project has 5,000 snapshots at most: of what is older than an hour, the first of each hour.
-    // One of another epoch heals nothing of this one.
-    const bool spare = now - old.taken_at >= kHour && i + 1 < list.size() &&
-                       list[i + 1].epoch == old.epoch &&
-                       list[i + 1].subscription == old.subscription &&
+    // One of another epoch heals nothing of this one; to the last of an epoch the next may go back.
+    const bool spare = now - old.taken_at >= kHour && i + 1 < list.size() && same(old, next) &&
+                       same(old, list[i + 1]) &&
                        std::chrono::floor<std::chrono::hours>(old.taken_at) ==
                            std::chrono::floor<std::chrono::hours>(list[i + 1].taken_at);
-    if (now - old.taken_at < options_.keep && !spare) continue;
+    if (now - next.taken_at < options_.keep && !spare) continue;
     const absl::Status gone = admin_.DeleteSnapshot(old.snapshot);
     // Without the right to delete it, it goes when it expires.
     if (!gone.ok() && !absl::IsNotFound(gone) && !absl::IsPermissionDenied(gone)) return gone;

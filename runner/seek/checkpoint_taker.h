@@ -11,7 +11,8 @@ namespace lockstep::runner {
 struct CheckpointOptions {
   bool enabled = false;
   Millis every{10 * 60'000};
-  Millis keep{7LL * 24 * 3600 * 1000};  // older ones go; a snapshot lives 7 days at most
+  Millis keep{7LL * 24 * 3600 *
+              1000};  // what only older moments need goes; a snapshot lives 7 days at most
 };
 
 // Takes numbered Pub/Sub snapshots and records each, after it was made, in the database of the
@@ -36,7 +37,9 @@ class CheckpointTaker {
  private:
   absl::StatusOr<state::Checkpoint> Make(postgres::Connection& connection,
                                          const state::GroupEpoch& under, int64_t number);
-  absl::Status TakeAwayOld(postgres::Connection& connection,
+  // `list`: those that there were before `made`, the newest first.
+  absl::Status TakeAwayOld(postgres::Connection& connection, const state::GroupEpoch& under,
+                           const state::Checkpoint& made,
                            const std::vector<state::Checkpoint>& list);
 
   const state::Epochs& epochs_;

@@ -156,6 +156,13 @@ absl::Status RestoreWitness::Heal(postgres::Connection& connection, const state:
         "healed: rebuild with lockstepctl offsets reset --empty",
         what, newest->number, FormatTimestamp(newest->taken_at));
   }
+  if (kept == nullptr && cure.snapshot &&
+      absl::IsNotFound(admin_.GetSnapshot(*cure.snapshot).status())) {
+    return FailedPrecondition(
+        "{}; it holds no checkpoint of this epoch, and the snapshot that the epoch began with, {}, "
+        "is gone: rebuild with lockstepctl offsets reset --empty",
+        what, *cure.snapshot);
+  }
   if (cure.kind == state::SeekTarget::Kind::kNone && !found.certain) {
     Remove(found.unknown);
     if (only_moved) {

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/chaos/system/now.h"
 #include "tests/support/free_port.h"
 
 namespace lockstep::chaos {
@@ -136,6 +137,7 @@ std::unique_ptr<Child> Cluster::Run(const std::string& database,
 
 void Cluster::Start() {
   ++starts_;
+  must_be_down_.reset();
   postmaster_ = std::make_unique<Child>(Child::Command{
       .arguments = {bin_ + "/postgres", "-D", folder_ + "/data", "-p", fmt::format("{}", port_)},
       .environment = {{"LD_PRELOAD", bad_machine_},
@@ -146,8 +148,17 @@ void Cluster::Start() {
       .at_our_death = kImmediate});
 }
 
+void Cluster::RestartFast() {
+  Order(kFast);
+  if (!must_be_down_) must_be_down_ = Now() + Millis(8'000);
+}
+
 void Cluster::Tick() {
   if (postmaster_ != nullptr && postmaster_->Ended()) Start();
+  if (must_be_down_ && Now() > *must_be_down_) {
+    Order(kImmediate);
+    must_be_down_.reset();
+  }
   if (hangs()) SignalSessions(SIGSTOP, hang_);  // those too that have come since
 }
 

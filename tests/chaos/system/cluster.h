@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "platform/clock.h"
 #include "tests/chaos/system/child.h"
 
 namespace lockstep::chaos {
@@ -34,7 +36,8 @@ class Cluster {
   // Ends at once and stays away; whether it has gone.
   void Crash();
   bool Gone();
-  void RestartFast() const { Order(kFast); }
+  // Immediately after a while: a server that recovers may never obey the other.
+  void RestartFast();
   void RestartImmediate() const { Order(kImmediate); }
   void DiskFull(bool on) const { Tell("full", on); }
   void SlowFsync(bool on) const { Tell("slow_fsync", on); }
@@ -69,6 +72,7 @@ class Cluster {
   int port_ = 0;
   int starts_ = 0;
   Hang hang_ = Hang::kNone;
+  std::optional<SteadyTime> must_be_down_;
   std::unique_ptr<Child> postmaster_;
 };
 
