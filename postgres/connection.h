@@ -28,6 +28,7 @@ struct ConnectionOptions {
   std::string application_name = "lockstep";
   Millis connect_timeout{5'000};
   Millis statement_timeout{30'000};  // 0 = none
+  Millis lock_timeout{0};            // of one wait for a lock, 55P03; 0 = none
   Millis idle_in_transaction_timeout{60'000};
   Millis idle_session_timeout{0};  // a session that its owner stops pinging is ended
   std::string settings;  // further ones, as statements, each with its semicolon; those above win

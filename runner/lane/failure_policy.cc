@@ -16,11 +16,12 @@ const RetryPolicy kRetry{.max_attempts = 0,
                          .jitter = RetryPolicy::Jitter::kFull};
 
 // A full disk lets a small transaction through and a larger one not, a database that may only be
-// read lets a probe through: no probe clears them, and no event is to blame however long they last.
+// read lets a probe through, and so does one who holds the lock of a row: no probe clears them, and
+// no event is to blame however long they last.
 bool NobodysFault(const absl::Status& failed) {
-  constexpr std::string_view kDiskFull = "53100", kReadOnly = "25006";
+  constexpr std::string_view kDiskFull = "53100", kReadOnly = "25006", kLocked = "55P03";
   const std::string state = postgres::SqlState(failed);
-  return state == kDiskFull || state == kReadOnly;
+  return state == kDiskFull || state == kReadOnly || state == kLocked;
 }
 
 // A server that is restarted ends the transactions of suspects and others alike.

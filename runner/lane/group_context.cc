@@ -27,6 +27,8 @@ postgres::ConnectionOptions GroupContext::connection() const {
   return {.url = environment.database,
           .application_name = "lockstep-runner " + options.name,
           .statement_timeout = options.statement_timeout,
+          // Sooner, so that the error tells who waits for somebody from who is slow.
+          .lock_timeout = options.statement_timeout * 3 / 4,
           .settings = postgres::kPlannedOnce};
 }
 

@@ -61,6 +61,31 @@ INSTANTIATE_TEST_SUITE_P(Of, TableLock,
                                            "LOCK TABLE rm.kinds IN EXCLUSIVE MODE",
                                            "LOCK TABLE feed_state.inbox IN SHARE MODE"));
 
+// Somebody who has changed a row and goes on, or another runner that is stopped in its transaction.
+class RowLock : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RowLock, IsNoEventsFault) {
+  GroupWorld world;
+  world.options.statement_timeout = Millis(200);
+  world.options.transient_tries = 1;
+  world.options.max_attempts = 1;
+  world.Publish({{.id = "k1"}, {.id = "k2"}});
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.AwaitDrained());
+  Locker locker(world, GetParam());
+  world.Publish({{.id = "k1", .version = 2}, {.id = "k2", .version = 2}, {.id = "k3"}});
+  ASSERT_TRUE(world.Await([&] { return group->status().counts.failures >= 6; }));
+  ASSERT_TRUE(locker.lock->Rollback().ok());
+  ASSERT_TRUE(world.AwaitDrained());
+  EXPECT_EQ(world.DeadLetters(), 0);
+  EXPECT_EQ(world.Count("SELECT sum(version) FROM rm.items"), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, RowLock,
+                         ::testing::Values("UPDATE rm.items SET a = a",
+                                           "INSERT INTO rm.counters VALUES ('k3', 0)",
+                                           "SELECT 1 FROM feed_state.offsets FOR UPDATE"));
+
 // A probe passes where only writes are refused: a maintenance, or a disk that is nearly full.
 TEST(ReadOnlyDatabase, IsNoEventsFault) {
   ::testing::internal::CaptureStderr();
@@ -86,22 +111,6 @@ TEST(ReadOnlyDatabase, IsNoEventsFault) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("sqlstate=25006"), Not(HasSubstr("EVENT.NEVER_COMMITS")),
                     Not(HasSubstr("the group has halted"))));
-}
-
-// One row is not the table: its event alone is at fault, and the others go on.
-TEST(RowLock, IsTheEventsOwnTrouble) {
-  GroupWorld world;
-  world.options.lanes = 1;
-  world.options.statement_timeout = Millis(100);
-  world.options.transient_tries = 1;
-  const auto group = world.NewGroup();
-  world.Publish({{.id = "k1"}});
-  ASSERT_TRUE(world.AwaitDrained());
-  Locker locker(world, "SELECT * FROM rm.items FOR UPDATE");
-  world.Publish({{.id = "k1", .version = 2}, {.id = "k2"}});
-  ASSERT_TRUE(world.AwaitDrained());
-  EXPECT_EQ(world.Value("SELECT aggregate_key FROM feed_state.dead_letters"), "item/k1");
-  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.items WHERE id = 'k2'"), 1);
 }
 
 }  // namespace
