@@ -109,6 +109,7 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${LOCKSTEP_PATIENCE}")
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} lockstep::test_support GTest::gmock GTest::gtest
                         lockstep_warnings)

@@ -28,6 +28,11 @@ if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 
+# How many times longer a test may take.
+set(LOCKSTEP_PATIENCE 1)
+if(LOCKSTEP_SANITIZE STREQUAL "thread")
+  set(LOCKSTEP_PATIENCE 5)
+endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
