@@ -31,7 +31,7 @@ constexpr char kDiffer[] = "rows of the read model differ from their source";
 
 constexpr char kNewest[] =
     "SELECT state, (declaration ->> 'schema_version')::int FROM lockstep.backfills "
-    "ORDER BY created_at DESC, (declaration ->> 'schema_version')::int DESC LIMIT 1";
+    "ORDER BY 2 DESC LIMIT 1";  // the clock may have been wrong
 
 }  // namespace
 
@@ -84,7 +84,7 @@ void Adoption::Look() {
   }
 }
 
-bool Adoption::Finish(Millis limit) {
+void Adoption::Finish(Millis limit) {
   const SteadyTime until = Now() + limit;
   // Twice: to the end of the one under way, and to that of another, which sees all that there is.
   for (const bool last : {true, false}) {
@@ -95,10 +95,10 @@ bool Adoption::Finish(Millis limit) {
       Tick();
       std::this_thread::sleep_for(kTick);
       if (!last && started_ > before) last_ = true;
-      if (Now() > until) return false;
+      if (Now() > until) return;
     } while (command_ != nullptr || !ended_ || (!last && started_ == before));
   }
-  return done_.contains(started_);
+  finished_ = done_.contains(started_);
 }
 
 void Inspector::NoteFailover() {

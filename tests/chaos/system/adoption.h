@@ -20,12 +20,13 @@ class Adoption {
   void Tick();
   void Pause(Millis time);  // the one under way
   // No other begins. Once it has ended, one more from the first row to the last is started and
-  // waited for; false when that does not end.
-  bool Finish(Millis limit);
+  // waited for.
+  void Finish(Millis limit);
 
   const std::set<int>& done() const { return done_; }
   int paused() const { return paused_; }
   int failed() const { return failed_; }
+  bool finished() const { return finished_; }  // that last one was done
 
  private:
   void Look();
@@ -39,6 +40,7 @@ class Adoption {
   bool pause_wanted_ = false;
   bool last_ = false;  // no other begins
   bool ended_ = true;  // the newest has
+  bool finished_ = false;
   int started_ = 0;    // the newest's number
   int paused_ = 0, failed_ = 0;
   std::set<int> done_;  // numbers

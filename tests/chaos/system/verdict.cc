@@ -191,9 +191,14 @@ void Verdict::CheckData(const Adoption& adoption, const Inspector& inspector) {
   NoteNone("verify raised no false alarm", inspector.alarms());
   const std::vector<Witnessed> given = world_.ReadWitness(static_cast<size_t>(ledger_.size()));
   CheckOutbox(given);
+  Note(adoption.finished(), "the last backfill came to its end", "");
   CheckBackfills(adoption, given);
   for (const GroupUnderTest& group : Groups()) CheckGroup(group, ledger_.Expect(group.ordered));
   CheckAudit();
+}
+
+void Verdict::CheckCompared(const Inspector& inspector) {
+  Note(inspector.equal() > 0, "verify could tell that replicas are equal while all went on", "");
 }
 
 void Verdict::CheckOutbox(const std::vector<Witnessed>& given) {

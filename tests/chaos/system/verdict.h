@@ -25,6 +25,8 @@ class Verdict {
 
   // With the programs still running, then with all but Postgres gone.
   void CheckData(const Adoption& adoption, const Inspector& inspector);
+  // That "no false alarm" is no empty word.
+  void CheckCompared(const Inspector& inspector);
   // Last of all that needs the programs: a replica that is spoilt on purpose.
   void CheckSpoilt();
   void CheckLeftovers(const std::set<std::string>& before);
