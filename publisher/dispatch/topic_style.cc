@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "publisher/dispatch/failure.h"
 
 namespace lockstep::publisher {
 
