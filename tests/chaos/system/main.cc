@@ -99,7 +99,7 @@ int Run(const Options& options) {
   verdict.WaitUntilDone(Millis(options.patience * 1000));
   verdict.CheckData(adoption, inspector);
   // A calm is as long as one comparison, and begins with what the storm has left.
-  if (length >= std::chrono::minutes(4)) verdict.CheckCompared(inspector);
+  if (length >= std::chrono::minutes(6)) verdict.CheckCompared(inspector);
   verdict.CheckSpoilt();
   world.publishers().Finish();
   world.runners().Finish();

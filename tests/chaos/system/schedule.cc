@@ -56,9 +56,9 @@ constexpr Card kDeck[] = {
     {Fault::kPoison, "poison", 7, 0, 0},
 };
 
-// Whoever compares two databases needs both, and runners that stay, for longer than verify's grace:
-// in the second half of every two minutes nothing takes them away.
-bool IsCalm(Millis at) { return at % Millis(120'000) >= Millis(60'000); }
+// Whoever compares two databases needs both, and runners that stay, for more than twice verify's
+// grace: in the second half of every three minutes nothing takes them away.
+bool IsCalm(Millis at) { return at % Millis(180'000) >= Millis(90'000); }
 bool BelongsToTheStorm(Fault fault) {
   switch (fault) {
     case Fault::kKillRunner:
