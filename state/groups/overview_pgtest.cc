@@ -51,5 +51,17 @@ TEST_F(OverviewTest, AnInstanceThatIsNotConnectedIsThroughNothing) {
   }
 }
 
+// It wrote while the server's clock was an hour ahead, and ended: whoever lives writes each second.
+TEST_F(OverviewTest, AnInstanceOfTheFutureIsGone) {
+  Instance("a", "running");
+  Instance("b", "no stream");
+  database_.Run(
+      "UPDATE st.instances SET seen_at = now() + interval '1 hour' WHERE instance = 'b'");
+  EXPECT_TRUE(IsThrough());
+  const auto lags = Overview(schema_).Lags(*connection_);
+  ASSERT_TRUE(lags.ok()) << lags.status();
+  EXPECT_EQ((*lags)[0].Int("instances"), 1);
+}
+
 }  // namespace
 }  // namespace lockstep::state
