@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -19,8 +20,9 @@
 namespace lockstep::publisher {
 namespace {
 
-// What is read at the start (the highest key, NULLs) may take longer than a page.
-constexpr Millis kBeginTimeout{300'000};
+// What is read at the start (the highest key, NULLs, twins) may take as long as `lockstepctl
+// backfill check` may.
+constexpr Millis kBeginTimeout{3'600'000};
 constexpr Millis kReplicaPatience{30'000};
 constexpr Millis kReplicaLook{200};
 
@@ -81,22 +83,10 @@ absl::Status BackfillRun::AwaitReplica(const std::string& lsn) {
   }
 }
 
-absl::StatusOr<bool> BackfillRun::Begin() {
-  if (record_.begun_at.has_value()) {
-    RETURN_IF_ERROR(AwaitReplica(record_.start_lsn));
-    return true;
-  }
-  ASSIGN_OR_RETURN(const bool ours,
-                   parts_.store.Renew(record_.id, parts_.token, kBeginTimeout + parts_.lease));
-  if (!ours) return false;
-  // Whatever the consumers' subscriptions may have missed is older than this.
-  ASSIGN_OR_RETURN(const std::string lsn, parts_.store.CurrentLsn());
-  RETURN_IF_ERROR(AwaitReplica(lsn));
-  if (record_.repair) {
-    return parts_.store.Begin(record_.id, parts_.token, lsn, std::nullopt, record_.rows_expected);
-  }
+absl::StatusOr<int64_t> BackfillRun::LookAtSource(const std::stop_token& lost) {
   ASSIGN_OR_RETURN(const auto patient, Connect(parts_.database, kBeginTimeout));
-  const postgres::CancelOnStop cancel(parts_.stop, parts_.database, patient->backend_pid());
+  const postgres::CancelOnStop stopped(parts_.stop, parts_.database, patient->backend_pid());
+  const postgres::CancelOnStop dropped(lost, parts_.database, patient->backend_pid());
   ASSIGN_OR_RETURN(const bool nulls, query_->HasNullKeys(*patient));
   if (nulls) {
     return InvalidArgument("{} has rows with NULL in the key ({}): no order holds them",
@@ -106,13 +96,47 @@ absl::StatusOr<bool> BackfillRun::Begin() {
   if (!twins.ok()) return query_->Explain(twins.status());
   if (!twins->empty()) return InvalidArgument("{}", *twins);
   ASSIGN_OR_RETURN(highest_, query_->Highest(*patient));
-  ASSIGN_OR_RETURN(const int64_t estimate, query_->Estimate(*patient));
+  return query_->Estimate(*patient);
+}
+
+absl::StatusOr<bool> BackfillRun::Begin() {
+  if (record_.begun_at.has_value()) {
+    RETURN_IF_ERROR(AwaitReplica(record_.start_lsn));
+    return true;
+  }
+  // Whatever the consumers' subscriptions may have missed is older than this.
+  ASSIGN_OR_RETURN(const std::string lsn, parts_.store.CurrentLsn());
+  RETURN_IF_ERROR(AwaitReplica(lsn));
+  if (record_.repair) {
+    return parts_.store.Begin(record_.id, parts_.token, lsn, std::nullopt, record_.rows_expected);
+  }
+  std::stop_source lost;
+  auto look = std::async(std::launch::async, [&] { return LookAtSource(lost.get_token()); });
+  // However long that takes, it is seen that somebody is at it; and an operator's word counts.
+  for (bool through = false; !through;) {
+    through = look.wait_for(parts_.lease / 3) == std::future_status::ready;
+    const auto ours = parts_.store.Renew(record_.id, parts_.token, parts_.lease);
+    if (ours.ok() && *ours) continue;
+    lost.request_stop();
+    look.wait();
+    return ours;
+  }
+  const auto estimate = look.get();
+  if (postgres::SqlState(estimate.status()) == "57014" && !parts_.stop.stop_requested()) {
+    return InvalidArgument(
+        "what is looked for before the first page of {} (NULL in the key, two rows of one "
+        "aggregate, the highest key) was cancelled, or took longer than {}: are there indexes on "
+        "({}) and on {}? ({})",
+        declaration_.SourceName(), FormatDuration(kBeginTimeout), fmt::join(declaration_.key, ", "),
+        declaration_.aggregate_id, MessageOf(estimate.status()));
+  }
+  RETURN_IF_ERROR(estimate.status());
   log::Info("a backfill begins", {{"backfill", record_.name},
                                   {"table", record_.outbox},
                                   {"id", record_.id},
-                                  {"rows", estimate}});
+                                  {"rows", *estimate}});
   return parts_.store.Begin(record_.id, parts_.token, lsn, highest_,
-                            record_.rows_expected > 0 ? record_.rows_expected : estimate);
+                            record_.rows_expected > 0 ? record_.rows_expected : *estimate);
 }
 
 absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
