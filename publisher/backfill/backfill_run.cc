@@ -148,17 +148,19 @@ absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
   std::optional<KeyTexts> after = record_.cursor;
   bool more = record_.repair || highest_.has_value();
   while (more) {
-    auto page = Next(after);
+    auto found = Next(after);
     // What the bus has taken is saved, whatever became of the next page.
     ASSIGN_OR_RETURN(const auto end, FinishSent());
     if (end.has_value()) return *end;
-    if (!page.ok()) return page.status();
-    more = !page->last;
-    if (page->rows > 0) {
-      after = page->cursor;
+    if (!found.ok()) return found.status();
+    if (!found->has_value()) return End::kLost;
+    Page& page = **found;
+    more = !page.last;
+    if (page.rows > 0) {
+      after = page.cursor;
       const auto wait = std::chrono::duration_cast<Millis>(not_before_ - Clock::System().Steady());
       if (wait > Millis(0) && SleepUnlessStopped(parts_.stop, wait)) return End::kStopped;
-      Send(*std::move(page));
+      Send(std::move(page));
     }
     if (parts_.stop.stop_requested()) break;
     if (more && Clock::System().Steady() > turn_ends) break;
@@ -169,7 +171,8 @@ absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
   return parts_.stop.stop_requested() ? End::kStopped : End::kTurnOver;
 }
 
-absl::StatusOr<BackfillRun::Page> BackfillRun::Next(const std::optional<KeyTexts>& after) {
+absl::StatusOr<std::optional<BackfillRun::Page>> BackfillRun::Next(
+    const std::optional<KeyTexts>& after) {
   while (true) {
     const int asked = size_.rows();
     const SteadyTime began = Clock::System().Steady();
@@ -185,13 +188,14 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::Next(const std::optional<KeyTexts
             fmt::join(declaration_.key, ", "), MessageOf(page.status()));
       }
       size_.Halve();
+      ASSIGN_OR_RETURN(const bool ours, parts_.store.Renew(record_.id, parts_.token, parts_.lease));
+      if (!ours) return std::nullopt;
       continue;
     }
-    if (page.ok()) {
-      size_.Took(static_cast<int>(page->rows),
-                 std::chrono::duration_cast<Millis>(Clock::System().Steady() - began));
-    }
-    return page;
+    RETURN_IF_ERROR(page.status());
+    size_.Took(static_cast<int>(page->rows),
+               std::chrono::duration_cast<Millis>(Clock::System().Steady() - began));
+    return *std::move(page);
   }
 }
 

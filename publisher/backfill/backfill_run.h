@@ -66,7 +66,8 @@ class BackfillRun {
   // thread of its own, with a session of its own; `lost` cancels it.
   absl::StatusOr<int64_t> LookAtSource(const std::stop_token& lost);
   absl::Status AwaitReplica(const std::string& lsn);
-  absl::StatusOr<Page> Next(const std::optional<KeyTexts>& after);
+  // Nullopt = the lease is lost.
+  absl::StatusOr<std::optional<Page>> Next(const std::optional<KeyTexts>& after);
   absl::StatusOr<Page> NextRows(const std::optional<KeyTexts>& after);
   absl::StatusOr<Page> NextRepairs(const std::optional<KeyTexts>& after);
   void Send(Page page);

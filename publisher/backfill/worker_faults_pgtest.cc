@@ -149,6 +149,35 @@ TEST_F(BackfillBeginTest, AScanThatIsCancelledIsAFaultOfTheSource) {
   EXPECT_THAT(Of(id_).last_error, HasSubstr("before the first page of the query"));
 }
 
+// Many halvings may take longer than the lease: each is a sign of life, and hears the operator.
+TEST_F(BackfillBeginTest, APageThatIsHalvedAfterAPauseIsNotReadAgain) {
+  db_.Run("SELECT pg_advisory_unlock(19)");
+  working_.join();
+  const auto a = Make(bus_, "b", Millis(0));
+  Declaration again = Items();
+  again.name = "again";
+  again.table = "";
+  again.query = "SELECT shop.gate(id) AS id, name, version FROM shop.items";
+  const std::string id = Start(again);
+  ASSERT_TRUE(a->worker->Turn().value());  // begins, and sends a page
+  ASSERT_EQ(Of(id).rows_done, 100);
+  db_.Run("SELECT pg_advisory_lock(19)");
+  over_ = false;
+  working_ = std::thread([&] {
+    EXPECT_TRUE(a->worker->Turn().value());
+    over_ = true;
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return AtTheGate() > 0; }));
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kPause, id, "ann", "").ok());
+  ASSERT_EQ(AtTheGate("pg_cancel_backend(pid)"), 1);
+  ASSERT_TRUE(testing::Eventually([&] { return AtTheGate() == 0; }));
+  EXPECT_TRUE(testing::Eventually([&] { return over_ || AtTheGate() > 0; }));
+  EXPECT_TRUE(over_);
+  db_.Run("SELECT pg_advisory_unlock(19)");
+  working_.join();
+  EXPECT_EQ(Of(id).rows_done, 100);
+}
+
 // The gate lets the first row pass, of which the types of the columns are asked.
 TEST_F(BackfillWorkerTest, ACancelledPageIsHalvedAndOneRowThatIsCancelledStopsIt) {
   Fill(300);
