@@ -26,9 +26,13 @@ constexpr Millis kBeginTimeout{3'600'000};
 constexpr Millis kReplicaPatience{30'000};
 constexpr Millis kReplicaLook{200};
 
-constexpr char kReplayed[] =
-    "SELECT NOT pg_is_in_recovery() OR coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false) AS "
-    "there";
+// What a standby has replayed, or the other server has written.
+constexpr char kReplayed[] = R"sql(
+SELECT system_identifier::text AS cluster, pg_is_in_recovery() AS standby,
+       CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false)
+            ELSE pg_current_wal_insert_lsn() >= $1::pg_lsn
+                 AND left(pg_walfile_name(pg_current_wal_lsn()), 8) = $2 END AS there
+FROM pg_control_system())sql";
 
 // A page may take longer than its budget, but not without end: its snapshot holds back VACUUM.
 Millis PageTimeout(Millis chunk) { return std::clamp(5 * chunk, Millis(2'000), Millis(50'000)); }
@@ -73,10 +77,21 @@ absl::Status BackfillRun::Open() {
 
 absl::Status BackfillRun::AwaitReplica(const std::string& lsn) {
   if (!parts_.replica) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto primary, parts_.store.Lineage());
   const SteadyTime end = Clock::System().Steady() + kReplicaPatience;
   while (true) {
-    ASSIGN_OR_RETURN(const auto found, source_->Execute(kReplayed, lsn));
+    ASSIGN_OR_RETURN(const auto found, source_->Execute(kReplayed, lsn, primary.timeline));
+    if (found[0].Text("cluster") != primary.cluster) {
+      return InvalidArgument(
+          "`backfill.database` is a database of another cluster than `database`: name a streaming "
+          "replica, or leave it out");
+    }
     if (found[0].Bool("there")) return absl::OkStatus();
+    if (!found[0].Bool("standby")) {
+      return Unavailable(
+          "the server of `backfill.database` is no replica (it was promoted, or restored) and is "
+          "not the one of `database` either: what it has is not what the outbox's has");
+    }
     if (Clock::System().Steady() > end || SleepUnlessStopped(parts_.stop, kReplicaLook)) {
       return Unavailable("the replica has not come to {}, where the backfill began", lsn);
     }

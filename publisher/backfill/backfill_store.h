@@ -79,6 +79,12 @@ class BackfillStore {
                                                       int at_most);
   // Where the write-ahead log stands.
   absl::StatusOr<std::string> CurrentLsn();
+  // Which cluster that is, and which of its timelines it writes.
+  struct Writer {
+    std::string cluster;
+    std::string timeline;
+  };
+  absl::StatusOr<Writer> Lineage();
 
  private:
   absl::StatusOr<bool> End(const std::string& id, const std::string& token,

@@ -82,6 +82,11 @@ WHERE backfill = $1::uuid AND n > $2::bigint ORDER BY n LIMIT $3::int)sql";
 
 constexpr char kLsn[] = "SELECT pg_current_wal_insert_lsn()::text AS lsn";
 
+// The control file has a new timeline only after the next checkpoint; the WAL has it at once.
+constexpr char kWriter[] = R"sql(
+SELECT system_identifier::text AS cluster, left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline
+FROM pg_control_system())sql";
+
 absl::StatusOr<Ghost> GhostOf(const ordered_json& json, KeyTexts key) {
   Ghost ghost;
   try {
@@ -177,6 +182,11 @@ absl::StatusOr<std::vector<RepairItem>> BackfillStore::RepairItems(const std::st
 absl::StatusOr<std::string> BackfillStore::CurrentLsn() {
   ASSIGN_OR_RETURN(const Result found, connection_.Execute(kLsn));
   return found[0].String("lsn");
+}
+
+absl::StatusOr<BackfillStore::Writer> BackfillStore::Lineage() {
+  ASSIGN_OR_RETURN(const Result found, connection_.Execute(kWriter));
+  return Writer{found[0].String("cluster"), found[0].String("timeline")};
 }
 
 }  // namespace lockstep::publisher

@@ -139,6 +139,25 @@ TEST_F(BackfillWorkerTest, ARepairSendsItsKeysAndTakesGhostsAway) {
                         R"(5 v1 {"id":5,"name":"item 5"})", R"(78 v2 absent {"id":78})"));
 }
 
+// Where failover or a mistake has put another server in the replica's place.
+TEST_F(BackfillWorkerTest, WhatIsNoReplicaIsBelievedOnlyWhereItIsThePrimary) {
+  Fill(10);
+  const auto a = Make(bus_, "a", Millis(600'000), "", Millis(60'000), db_.url());
+  const std::string id = Start(Items());
+  // As of one that was promoted before it had come so far.
+  db_.Run(
+      "UPDATE lockstep.backfills SET begun_at = now(), highest = '{10}', start_lsn = "
+      "'FFFFFFFF/0'");
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "running");
+  EXPECT_THAT(Of(id).last_error, HasSubstr("is no replica"));
+  EXPECT_TRUE(bus_.published().empty());
+  db_.Run("UPDATE lockstep.backfills SET retry_at = now(), start_lsn = '0/0'");
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done") << Of(id).last_error;
+  EXPECT_EQ(Sent(bus_), Rows(10));
+}
+
 // Beside the relay: no more than its role's rights, and no writer waits for a page.
 TEST_F(BackfillWorkerTest, ReadsWithThePublishersRightsAlone) {
   Fill(10);
