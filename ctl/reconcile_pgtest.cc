@@ -246,6 +246,15 @@ TEST_F(ReconcileCtl, ADamagedFileIsRefusedWithASentence) {
   auto swapped = lines;
   std::swap(swapped[2], swapped[4]);
   EXPECT_THAT(refused(swapped), HasSubstr("not in the order of their ids"));
+  for (const char* const wrong :
+       {R"({"event_id": 7})", R"({"event_id": "}, {"})", R"({"events": "9"})",
+        R"({"event_id": "AAAAAAAA-bbbb-4ccc-8ddd-eeeeeeeeeeee"})",
+        R"({"event_id": "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", "version": "1"})"}) {
+    EXPECT_THAT(refused({lines[0], wrong}), HasSubstr("damaged after 0")) << wrong;
+  }
+  EXPECT_THAT(refused({R"({"format": 1})"}), HasSubstr("is no file of lockstepctl reconcile"));
+  EXPECT_THAT(refused({R"({"format": "lockstep-reconcile-1", "since": 5})"}),
+              HasSubstr("is no file of lockstepctl reconcile"));
   EXPECT_THAT(refused({"{}"}), HasSubstr("is no file of lockstepctl reconcile export"));
   EXPECT_THAT(world_.Ctl("reconcile --group feed").err, HasSubstr("name the source's database"));
   EXPECT_THAT(world_.Ctl("reconcile --group feed --since 90d" + Source()).err,

@@ -57,7 +57,7 @@ SELECT i.fate, i.received_at, k.settled_version, k.snapshot_version, k.blocked_v
         WHERE p.generation = $2
           AND (p.event_id = q.id
                OR (q.id IS NULL AND p.aggregate_key = q.key AND p.version = q.version)
-               OR ((q.id IS NULL OR p.event_id IS NULL) AND p.message_id = q.message))
+               OR (q.id IS NULL AND p.message_id = q.message))
         LIMIT 1) p ON true
   LEFT JOIN LATERAL (
        SELECT id, event_id, version, aggregate_key, message_id, state, code, reason, dead_at, resolved_at,
