@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "ctl/backfill.h"
 #include "ctl/print.h"
@@ -101,6 +102,37 @@ class Replicating {
     return absl::IsPermissionDenied(found.status()) ? absl::OkStatus() : found.status();
   }
 
+  // What was sent under another declaration says nothing of this one. Its pace may differ.
+  absl::Status CheckSame(const BackfillRecord& record) const {
+    publisher::Declaration declared = verify_.declaration();
+    const auto before = publisher::Declaration::FromJson(record.declaration, record.descriptors);
+    if (before.ok()) {
+      declared.rows_per_second = before->rows_per_second;
+      declared.chunk = before->chunk;
+      // (The database keeps the fields in an order of its own.)
+      const auto unordered = [](const publisher::Declaration& one) {
+        return nlohmann::json::parse(one.ToJson().dump());
+      };
+      if (unordered(*before) == unordered(declared) &&
+          before->descriptors == declared.descriptors) {
+        return absl::OkStatus();
+      }
+    }
+    if (!record.ended()) {
+      return FailedPrecondition(
+          "backfill {0} ({1}) was begun with another declaration: end it with `lockstepctl "
+          "backfill "
+          "cancel {1}` at the source, then repeat; or take the file that it was begun with",
+          record.name, record.id);
+    }
+    return FailedPrecondition(
+        "backfill {0} ({1}) has sent the rows as another declaration has them: give this one "
+        "another "
+        "name (`backfill:`) to have them sent as it says, which changes rows of a newer version "
+        "alone, or fill new tables with `lockstepctl rebuild {2} --from backfill`",
+        record.name, record.id, options_.group);
+  }
+
   // The one that was made for this life of the group; a reset or a rebuild begins another.
   absl::StatusOr<BackfillRecord> Backfill(const std::string& token) {
     ASSIGN_OR_RETURN(
@@ -113,6 +145,7 @@ class Replicating {
       const std::string wanted = publisher::Uuid5(token, fmt::format("{}\n{}", name, n));
       const auto found = store.Find(wanted);
       if (found.ok() && found->state == "cancelled") continue;
+      if (found.ok()) RETURN_IF_ERROR(CheckSame(*found));
       if (found.ok() && !context_.json) {
         Print("backfill {} is {}, begun by {}: going on with it\n", name, wanted,
               found->created_by);

@@ -1,7 +1,9 @@
 // lockstepctl replicate, as somebody runs it who adopts data that was there before.
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "ctl/testing/backfill_ctl.h"
 
@@ -67,6 +69,36 @@ TEST_F(ReplicateCtl, KilledItGoesOnWithTheSameBackfill) {
   const auto done = world_.Ctl(Command());
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("going on with it"));
+  EXPECT_EQ(Backfills(), 1);
+}
+
+TEST_F(ReplicateCtl, AnEditedDeclarationIsNotTakenForTheOneThatWasSent) {
+  runner_ = world_.Runner();
+  const std::string file = world_.folder + "/items.yaml";
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  const auto edit = [&](const std::string& key, const std::string& value) {
+    std::string edited = text.str();
+    edited.replace(edited.find(key), key.size(), value);
+    std::ofstream(file, std::ios::trunc) << edited;
+  };
+  {
+    testing::Process begun("lockstepctl",
+                           {"--config", world_.folder + "/runner.yaml", "replicate", "feed",
+                            "--declaration", file, "--source", source_.url(), "--yes"});
+    ASSERT_TRUE(world_.Await([&] { return Backfills() == 1; })) << begun.Errors();
+  }
+  edit("fields: [id, a]", "fields: {id: id, a: id}");
+  const auto open = world_.Ctl(Command());
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("lockstepctl backfill cancel"));
+  edit("version: version", "version: version\nrows_per_second: 1000");
+  StartPublisher();
+  EXPECT_EQ(world_.Ctl(Command()).status, 0) << "its pace is not what it sends";
+  edit("fields: [id, a]", "fields: {id: id, a: id}");
+  const auto done = world_.Ctl(Command());
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.err, HasSubstr("give this one another name"));
   EXPECT_EQ(Backfills(), 1);
 }
 
