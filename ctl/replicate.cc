@@ -8,11 +8,11 @@
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
 #include "operations/backfill_fit.h"
+#include "operations/snapshot_arrival.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
 #include "publisher/backfill/uuid5.h"
-#include "state/events/inbox.h"
 #include "state/groups/epochs.h"
 #include "state/groups/overview.h"
 
@@ -163,25 +163,26 @@ class Replicating {
 
   // The runners have each row's snapshot, or a dead letter of it.
   absl::Status AwaitTaken(const BackfillRecord& record) {
-    const state::Inbox inbox(runner_.schema());
+    operations::SnapshotArrival arrival(runner_.schema(), ConsumerGroup(options_.group),
+                                        runner_.group->options.inbox_retention);
     const state::Overview overview(runner_.schema());
-    int64_t before = -1;
-    SteadyTime moved;
+    operations::SnapshotArrival::Look before;
+    SteadyTime moved = Clock::System().Steady();
     while (true) {
-      ASSIGN_OR_RETURN(const int64_t taken,
-                       inbox.CountSnapshots(*runner_.connection, ConsumerGroup(options_.group)));
-      verify_.printer().Show(std::min(taken, record.rows_done), record.rows_done);
-      if (taken >= record.rows_done) break;
+      ASSIGN_OR_RETURN(const auto look, arrival.At(*runner_.connection, {record}));
+      verify_.printer().Show(std::min(look.taken, look.sent), look.sent);
+      if (look.all()) break;
       const SteadyTime now = Clock::System().Steady();
-      if (taken != std::exchange(before, taken)) moved = now;
+      if (look != std::exchange(before, look)) moved = now;
       ASSIGN_OR_RETURN(const auto runs, overview.Through(*runner_.connection, options_.group));
       const bool nobody = runs[0].IsNull("through");
       if (nobody) verify_.printer().Wait("no runner of the group is working; start one");
       if (SleepUnlessStopped(stop_, kReplicateLook)) return Interrupted();
       if (now - moved < patience_) continue;
       return FailedPrecondition(
-          "{} rows were sent, and snapshots of {} have come to group {} in {}: {}",
-          record.rows_done, taken, options_.group, options_.wait,
+          "{} rows were sent, and snapshots of {} have come to group {} in {}, without {} of the "
+          "last that were sent: {}",
+          look.sent, look.taken, options_.group, options_.wait, look.lacking,
           nobody ? "no runner of it is working, `lockstepctl lag` shows them"
                  : "is the backfill's topic one that the group subscribes to (`subscription`, "
                    "`snapshots`)?");

@@ -102,6 +102,29 @@ TEST_F(ReplicateCtl, AnEditedDeclarationIsNotTakenForTheOneThatWasSent) {
   EXPECT_EQ(Backfills(), 1);
 }
 
+// The snapshots of another backfill are not those of this one, also where they are of its rows.
+TEST_F(ReplicateCtl, WhatAnotherBackfillBroughtIsNotTakenForThisOnes) {
+  runner_ = world_.Runner();
+  StartPublisher();
+  ASSERT_EQ(world_.Ctl(Command("--no-verify")).status, 0);
+  runner_.reset();
+  const std::string file = world_.folder + "/items.yaml";
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::string second = text.str();
+  second.replace(second.find("backfill: items"), 15, "backfill: again");
+  std::ofstream(file, std::ios::trunc) << second;
+  const auto early = world_.Ctl(Command("--no-verify --wait 1s"));
+  EXPECT_EQ(early.status, 2) << early.out;
+  EXPECT_THAT(early.err, HasSubstr("snapshots of 3 have come to group feed in 1s, without 3 of"));
+  runner_ = world_.Runner();
+  EXPECT_EQ(world_.Ctl(Command("--no-verify")).status, 0);
+  // A month later nobody knows its events any longer.
+  world_.database.Run("DELETE FROM feed_state.inbox");
+  source_.Run("UPDATE lockstep.backfills SET ended_at = ended_at - interval '40 days'");
+  EXPECT_EQ(world_.Ctl(Command("--no-verify")).status, 0);
+}
+
 TEST_F(ReplicateCtl, SnapshotsMayHaveATopicOfTheirOwn) {
   const std::string topic = "projects/p/topics/items.backfill";
   ASSERT_TRUE(world_.transport->admin().CreateTopic({.name = topic}).ok());

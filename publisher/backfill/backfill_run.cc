@@ -25,6 +25,8 @@ namespace {
 constexpr Millis kBeginTimeout{3'600'000};
 constexpr Millis kReplicaPatience{30'000};
 constexpr Millis kReplicaLook{200};
+// Of a page, for those who wait until a consumer has it.
+constexpr size_t kLastEvents = 100;
 
 // What a standby has replayed, or the other server has written.
 constexpr char kReplayed[] = R"sql(
@@ -266,7 +268,11 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::NextRepairs(const std::optional<K
 
 void BackfillRun::Send(Page page) {
   const auto answers = std::make_shared<Answers>();
-  sent_ = Sent{answers, std::move(page.cursor), page.rows};
+  sent_ = Sent{answers, std::move(page.cursor), page.rows, {}};
+  const size_t first = page.messages.size() - std::min(page.messages.size(), kLastEvents);
+  for (size_t i = first; i < page.messages.size(); ++i) {
+    sent_->last.push_back(page.messages[i].attributes.at("event_id"));
+  }
   if (declaration_.rows_per_second > 0) {
     not_before_ = Clock::System().Steady() +
                   std::chrono::microseconds(page.rows * 1'000'000 / declaration_.rows_per_second);
@@ -320,7 +326,7 @@ absl::StatusOr<std::optional<BackfillRun::End>> BackfillRun::FinishSent() {
     return Unavailable("{} did not take the messages: {}", declaration_.topic, words);
   }
   ASSIGN_OR_RETURN(const bool ours, parts_.store.Advance(record_.id, parts_.token, sent.cursor,
-                                                         sent.rows, parts_.lease));
+                                                         sent.rows, parts_.lease, sent.last));
   if (!ours) return End::kLost;
   parts_.rows.Increment(static_cast<double>(sent.rows));
   return std::nullopt;

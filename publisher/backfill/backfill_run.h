@@ -57,6 +57,7 @@ class BackfillRun {
     std::shared_ptr<Answers> answers;
     KeyTexts cursor;
     int64_t rows = 0;
+    std::vector<std::string> last;  // events
   };
 
   absl::Status Open();

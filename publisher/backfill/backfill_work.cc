@@ -40,6 +40,7 @@ WHERE id = $1::uuid AND lease_token = $2::uuid)sql";
 constexpr char kAdvance[] = R"sql(
 UPDATE lockstep.backfills
 SET cursor = $3::text[], rows_done = rows_done + $4::bigint, progress_at = statement_timestamp(),
+    last_events = CASE WHEN $6::text[] = '{}' THEN last_events ELSE $6::text[]::uuid[] END,
     failures = 0, last_error = NULL, retry_at = NULL,
     lease_until = statement_timestamp() + $5::bigint * interval '1 ms'
 WHERE id = $1::uuid AND lease_token = $2::uuid)sql";
@@ -126,9 +127,10 @@ absl::StatusOr<bool> BackfillStore::Begin(const std::string& id, const std::stri
 }
 
 absl::StatusOr<bool> BackfillStore::Advance(const std::string& id, const std::string& token,
-                                            const KeyTexts& cursor, int64_t rows, Millis ttl) {
+                                            const KeyTexts& cursor, int64_t rows, Millis ttl,
+                                            const std::vector<std::string>& last) {
   ASSIGN_OR_RETURN(const int64_t changed,
-                   connection_.Affected(kAdvance, id, token, cursor, rows, ttl));
+                   connection_.Affected(kAdvance, id, token, cursor, rows, ttl, last));
   return changed > 0;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "publisher/backfill/snapshot_message.h"
 #include "publisher/testing/backfill_worker_test.h"
 #include "tests/support/eventually.h"
 #include "tests/support/service_stress.h"
@@ -22,6 +23,8 @@ TEST_F(BackfillWorkerTest, SendsEveryRowOnceAndEnds) {
   EXPECT_EQ(Of(id).rows_done, 1234);
   EXPECT_EQ(bus_.published().size(), 1234U);
   EXPECT_EQ(Sent(bus_), Rows(1234));
+  ASSERT_FALSE(Of(id).last_events.empty());
+  EXPECT_EQ(Of(id).last_events.back(), SnapshotEventId(id, "item/1234", 1));
   EXPECT_FALSE(a->worker->Turn().value());
   EXPECT_THAT(RenderMetrics(a->metrics),
               HasSubstr("backfill_rows_total{table=\"shop.outbox\"} 1234"));
