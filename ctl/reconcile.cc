@@ -24,6 +24,8 @@ using operations::Reconciliation;
 using operations::SourceLedger;
 
 constexpr int kLedgerPage = 5'000;
+// Between two events of a large outbox or inbox there may be very many that are older.
+constexpr Millis kLedgerTimeout{3'600'000};
 constexpr char kFileFormat[] = "lockstep-reconcile-1";
 
 struct ReconcileArguments {
@@ -100,9 +102,9 @@ Json SourceJson(const SourceEvent& event) {
 absl::Status ExportLedger(const Context& context, const ReconcileArguments& options) {
   std::unique_ptr<postgres::Connection> connection;
   if (options.source.given()) {
-    ASSIGN_OR_RETURN(connection, options.source.Connect());
+    ASSIGN_OR_RETURN(connection, options.source.Connect(kLedgerTimeout));
   } else {
-    ASSIGN_OR_RETURN(connection, context.Connect());
+    ASSIGN_OR_RETURN(connection, context.Connect(kLedgerTimeout));
   }
   ASSIGN_OR_RETURN(auto tables, options.source.Tables(*connection));
   ASSIGN_OR_RETURN(const WallTime since, ParseSince(options.since, Clock::System().Now()));
@@ -242,7 +244,8 @@ Json ReconcileJson(const std::string& group, const SourceLedger& source,
 
 absl::Status Compare(const Context& context, const ReconcileArguments& options,
                      const SourceLedger& source) {
-  ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
+  ASSIGN_OR_RETURN(const GroupDesk desk,
+                   OpenDesk(context, options.group, options.schema, kLedgerTimeout));
   operations::ReconcileOptions how;
   ASSIGN_OR_RETURN(how.grace, ParseDuration(options.grace));
   verify::PassageOptions passage;
@@ -302,7 +305,7 @@ absl::Status ReconcileBoth(const Context& context, const ReconcileArguments& opt
         "--outbox; where only one side can be seen: reconcile export there, reconcile compare "
         "here");
   }
-  ASSIGN_OR_RETURN(const auto connection, options.source.Connect());
+  ASSIGN_OR_RETURN(const auto connection, options.source.Connect(kLedgerTimeout));
   ASSIGN_OR_RETURN(auto tables, options.source.Tables(*connection));
   ASSIGN_OR_RETURN(const WallTime since, ParseSince(options.since, Clock::System().Now()));
   LedgerReader reader(*connection, tables, {since, options.topics});

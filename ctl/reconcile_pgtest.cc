@@ -1,5 +1,6 @@
 // lockstepctl reconcile, as an operator runs it: with both databases, and by a file.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -223,6 +224,22 @@ TEST_F(ReconcileCtl, WhatAResetLeftOutIsNotMissing) {
   world_.database.Run("DELETE FROM feed_state.inbox WHERE event_id = '" + ids_["b"] + "'");
   world_.database.Run("UPDATE feed_state.consumer_groups SET skip_before = now()");
   EXPECT_EQ(Both()["counts"]["left_out"], 1);
+}
+
+// A page may have to pass over very many rows: no session's usual time limit ends that.
+TEST_F(ReconcileCtl, ItsPagesAreGivenTime) {
+  const std::string role = "reconcile_reader_" + std::to_string(::getpid());
+  world_.database.Run(
+      "CREATE ROLE " + role + " LOGIN; SELECT lockstep.grant_reader('shop.outbox', '" + role +
+      "'); ALTER TABLE shop.outbox ENABLE ROW LEVEL SECURITY; CREATE POLICY patient "
+      "ON shop.outbox USING (current_setting('statement_timeout') = '1h')");
+  std::string url = world_.database_url;
+  const size_t user = url.find("//") + 2;
+  url.replace(user, url.find('@') - user, role);
+  const std::string source = " --outbox shop.outbox --source '" + url + "'";
+  EXPECT_EQ(Json("reconcile --group feed --grace 0s" + source)["counts"]["applied"], 5);
+  EXPECT_EQ(Json("reconcile export '" + File() + "'" + source)["events"], 9);
+  world_.database.Run("DROP OWNED BY " + role + "; DROP ROLE " + role);
 }
 
 TEST_F(ReconcileCtl, ADamagedFileIsRefusedWithASentence) {
