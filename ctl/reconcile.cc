@@ -24,6 +24,8 @@ using operations::Reconciliation;
 using operations::SourceLedger;
 
 constexpr int kLedgerPage = 5'000;
+// Between two events of a large outbox or inbox there may be very many that are older.
+constexpr Millis kLedgerTimeout{3'600'000};
 constexpr char kFileFormat[] = "lockstep-reconcile-1";
 
 struct ReconcileArguments {
@@ -100,9 +102,9 @@ Json SourceJson(const SourceEvent& event) {
 absl::Status ExportLedger(const Context& context, const ReconcileArguments& options) {
   std::unique_ptr<postgres::Connection> connection;
   if (options.source.given()) {
-    ASSIGN_OR_RETURN(connection, options.source.Connect());
+    ASSIGN_OR_RETURN(connection, options.source.Connect(kLedgerTimeout));
   } else {
-    ASSIGN_OR_RETURN(connection, context.Connect());
+    ASSIGN_OR_RETURN(connection, context.Connect(kLedgerTimeout));
   }
   ASSIGN_OR_RETURN(auto tables, options.source.Tables(*connection));
   ASSIGN_OR_RETURN(const WallTime since, ParseSince(options.since, Clock::System().Now()));
@@ -134,6 +136,17 @@ absl::Status ExportLedger(const Context& context, const ReconcileArguments& opti
   });
 }
 
+// As Postgres writes one: it goes into SQL as it is, and files are in the order of these texts.
+bool IsEventId(std::string_view text) {
+  if (text.size() != 36) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool hyphen = i == 8 || i == 13 || i == 18 || i == 23;
+    const char c = text[i];
+    if (hyphen ? c != '-' : (c < '0' || c > '9') && (c < 'a' || c > 'f')) return false;
+  }
+  return true;
+}
+
 // A file of ExportLedger, a page at a time.
 class LedgerFile {
  public:
@@ -143,13 +156,15 @@ class LedgerFile {
     std::string line;
     if (!std::getline(file->in_, line)) return NotFound("{} can't be read", name);
     const Json head = Json::parse(line, nullptr, false);
-    if (!head.is_object() || head.value("format", "") != kFileFormat) {
-      return InvalidArgument("{} is no file of lockstepctl reconcile export", name);
+    try {
+      if (!head.is_object() || head.value("format", "") != kFileFormat) return file->Foreign();
+      ASSIGN_OR_RETURN(ledger.since, ParseTimestamp(head.value("since", "")));
+      ASSIGN_OR_RETURN(ledger.as_of, ParseTimestamp(head.value("as_of", "")));
+      ASSIGN_OR_RETURN(const WallTime oldest, ParseTimestamp(head.value("oldest", "")));
+      ledger.oldest = [oldest] { return oldest; };
+    } catch (const Json::exception&) {  // a value of another kind
+      return file->Foreign();
     }
-    ASSIGN_OR_RETURN(ledger.since, ParseTimestamp(head.value("since", "")));
-    ASSIGN_OR_RETURN(ledger.as_of, ParseTimestamp(head.value("as_of", "")));
-    ASSIGN_OR_RETURN(const WallTime oldest, ParseTimestamp(head.value("oldest", "")));
-    ledger.oldest = [oldest] { return oldest; };
     return file;
   }
 
@@ -158,18 +173,19 @@ class LedgerFile {
     std::string line;
     while (!ended_ && page.size() < kLedgerPage) {
       const Json row = std::getline(in_, line) ? Json::parse(line, nullptr, false) : Json(nullptr);
-      if (!row.is_object()) {
-        return InvalidArgument("{} is cut off or damaged after {} events; export it again", name_,
-                               events_);
+      if (!row.is_object()) return Damaged();
+      try {
+        if (!row.contains("event_id")) {
+          ended_ = row.value("events", int64_t{-1}) == events_;
+          if (ended_) break;
+          return InvalidArgument("{} does not have as many events as it says; export it again",
+                                 name_);
+        }
+        ASSIGN_OR_RETURN(SourceEvent event, Read(row));
+        page.push_back(std::move(event));
+      } catch (const Json::exception&) {
+        return Damaged();
       }
-      if (!row.contains("event_id")) {
-        ended_ = row.value("events", int64_t{-1}) == events_;
-        if (ended_) break;
-        return InvalidArgument("{} does not have as many events as it says; export it again",
-                               name_);
-      }
-      ASSIGN_OR_RETURN(SourceEvent event, Read(row));
-      page.push_back(std::move(event));
       ++events_;
     }
     return page;
@@ -178,6 +194,14 @@ class LedgerFile {
  private:
   explicit LedgerFile(const std::string& name) : name_(name), in_(name) {}
 
+  absl::Status Foreign() const {
+    return InvalidArgument("{} is no file of lockstepctl reconcile export", name_);
+  }
+  absl::Status Damaged() const {
+    return InvalidArgument("{} is cut off or damaged after {} events; export it again", name_,
+                           events_);
+  }
+
   absl::StatusOr<SourceEvent> Read(const Json& row) const {
     SourceEvent event{.event_id = row.value("event_id", ""),
                       .aggregate_key = row.value("aggregate", ""),
@@ -185,6 +209,7 @@ class LedgerFile {
                       .event_type = row.value("event_type", ""),
                       .message_id = row.value("message_id", ""),
                       .state = row.value("state", "")};
+    if (!IsEventId(event.event_id)) return Damaged();
     if (row.contains("published_at") && row["published_at"].is_string()) {
       ASSIGN_OR_RETURN(event.published, ParseTimestamp(TextOf(row["published_at"])));
     }
@@ -219,7 +244,8 @@ Json ReconcileJson(const std::string& group, const SourceLedger& source,
 
 absl::Status Compare(const Context& context, const ReconcileArguments& options,
                      const SourceLedger& source) {
-  ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
+  ASSIGN_OR_RETURN(const GroupDesk desk,
+                   OpenDesk(context, options.group, options.schema, kLedgerTimeout));
   operations::ReconcileOptions how;
   ASSIGN_OR_RETURN(how.grace, ParseDuration(options.grace));
   verify::PassageOptions passage;
@@ -279,7 +305,7 @@ absl::Status ReconcileBoth(const Context& context, const ReconcileArguments& opt
         "--outbox; where only one side can be seen: reconcile export there, reconcile compare "
         "here");
   }
-  ASSIGN_OR_RETURN(const auto connection, options.source.Connect());
+  ASSIGN_OR_RETURN(const auto connection, options.source.Connect(kLedgerTimeout));
   ASSIGN_OR_RETURN(auto tables, options.source.Tables(*connection));
   ASSIGN_OR_RETURN(const WallTime since, ParseSince(options.since, Clock::System().Now()));
   LedgerReader reader(*connection, tables, {since, options.topics});

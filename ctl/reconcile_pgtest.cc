@@ -1,5 +1,6 @@
 // lockstepctl reconcile, as an operator runs it: with both databases, and by a file.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -225,6 +226,22 @@ TEST_F(ReconcileCtl, WhatAResetLeftOutIsNotMissing) {
   EXPECT_EQ(Both()["counts"]["left_out"], 1);
 }
 
+// A page may have to pass over very many rows: no session's usual time limit ends that.
+TEST_F(ReconcileCtl, ItsPagesAreGivenTime) {
+  const std::string role = "reconcile_reader_" + std::to_string(::getpid());
+  world_.database.Run(
+      "CREATE ROLE " + role + " LOGIN; SELECT lockstep.grant_reader('shop.outbox', '" + role +
+      "'); ALTER TABLE shop.outbox ENABLE ROW LEVEL SECURITY; CREATE POLICY patient "
+      "ON shop.outbox USING (current_setting('statement_timeout') = '1h')");
+  std::string url = world_.database_url;
+  const size_t user = url.find("//") + 2;
+  url.replace(user, url.find('@') - user, role);
+  const std::string source = " --outbox shop.outbox --source '" + url + "'";
+  EXPECT_EQ(Json("reconcile --group feed --grace 0s" + source)["counts"]["applied"], 5);
+  EXPECT_EQ(Json("reconcile export '" + File() + "'" + source)["events"], 9);
+  world_.database.Run("DROP OWNED BY " + role + "; DROP ROLE " + role);
+}
+
 TEST_F(ReconcileCtl, ADamagedFileIsRefusedWithASentence) {
   ByFile();
   std::ifstream in(File());
@@ -246,6 +263,15 @@ TEST_F(ReconcileCtl, ADamagedFileIsRefusedWithASentence) {
   auto swapped = lines;
   std::swap(swapped[2], swapped[4]);
   EXPECT_THAT(refused(swapped), HasSubstr("not in the order of their ids"));
+  for (const char* const wrong :
+       {R"({"event_id": 7})", R"({"event_id": "}, {"})", R"({"events": "9"})",
+        R"({"event_id": "AAAAAAAA-bbbb-4ccc-8ddd-eeeeeeeeeeee"})",
+        R"({"event_id": "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", "version": "1"})"}) {
+    EXPECT_THAT(refused({lines[0], wrong}), HasSubstr("damaged after 0")) << wrong;
+  }
+  EXPECT_THAT(refused({R"({"format": 1})"}), HasSubstr("is no file of lockstepctl reconcile"));
+  EXPECT_THAT(refused({R"({"format": "lockstep-reconcile-1", "since": 5})"}),
+              HasSubstr("is no file of lockstepctl reconcile"));
   EXPECT_THAT(refused({"{}"}), HasSubstr("is no file of lockstepctl reconcile export"));
   EXPECT_THAT(world_.Ctl("reconcile --group feed").err, HasSubstr("name the source's database"));
   EXPECT_THAT(world_.Ctl("reconcile --group feed --since 90d" + Source()).err,

@@ -2,16 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "ctl/backfill.h"
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
 #include "operations/backfill_fit.h"
+#include "operations/snapshot_arrival.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
 #include "publisher/backfill/uuid5.h"
-#include "state/events/inbox.h"
 #include "state/groups/epochs.h"
 #include "state/groups/overview.h"
 
@@ -101,6 +102,37 @@ class Replicating {
     return absl::IsPermissionDenied(found.status()) ? absl::OkStatus() : found.status();
   }
 
+  // What was sent under another declaration says nothing of this one. Its pace may differ.
+  absl::Status CheckSame(const BackfillRecord& record) const {
+    publisher::Declaration declared = verify_.declaration();
+    const auto before = publisher::Declaration::FromJson(record.declaration, record.descriptors);
+    if (before.ok()) {
+      declared.rows_per_second = before->rows_per_second;
+      declared.chunk = before->chunk;
+      // (The database keeps the fields in an order of its own.)
+      const auto unordered = [](const publisher::Declaration& one) {
+        return nlohmann::json::parse(one.ToJson().dump());
+      };
+      if (unordered(*before) == unordered(declared) &&
+          before->descriptors == declared.descriptors) {
+        return absl::OkStatus();
+      }
+    }
+    if (!record.ended()) {
+      return FailedPrecondition(
+          "backfill {0} ({1}) was begun with another declaration: end it with `lockstepctl "
+          "backfill "
+          "cancel {1}` at the source, then repeat; or take the file that it was begun with",
+          record.name, record.id);
+    }
+    return FailedPrecondition(
+        "backfill {0} ({1}) has sent the rows as another declaration has them: give this one "
+        "another "
+        "name (`backfill:`) to have them sent as it says, which changes rows of a newer version "
+        "alone, or fill new tables with `lockstepctl rebuild {2} --from backfill`",
+        record.name, record.id, options_.group);
+  }
+
   // The one that was made for this life of the group; a reset or a rebuild begins another.
   absl::StatusOr<BackfillRecord> Backfill(const std::string& token) {
     ASSIGN_OR_RETURN(
@@ -113,6 +145,7 @@ class Replicating {
       const std::string wanted = publisher::Uuid5(token, fmt::format("{}\n{}", name, n));
       const auto found = store.Find(wanted);
       if (found.ok() && found->state == "cancelled") continue;
+      if (found.ok()) RETURN_IF_ERROR(CheckSame(*found));
       if (found.ok() && !context_.json) {
         Print("backfill {} is {}, begun by {}: going on with it\n", name, wanted,
               found->created_by);
@@ -130,25 +163,26 @@ class Replicating {
 
   // The runners have each row's snapshot, or a dead letter of it.
   absl::Status AwaitTaken(const BackfillRecord& record) {
-    const state::Inbox inbox(runner_.schema());
+    operations::SnapshotArrival arrival(runner_.schema(), ConsumerGroup(options_.group),
+                                        runner_.group->options.inbox_retention);
     const state::Overview overview(runner_.schema());
-    int64_t before = -1;
-    SteadyTime moved;
+    operations::SnapshotArrival::Look before;
+    SteadyTime moved = Clock::System().Steady();
     while (true) {
-      ASSIGN_OR_RETURN(const int64_t taken,
-                       inbox.CountSnapshots(*runner_.connection, ConsumerGroup(options_.group)));
-      verify_.printer().Show(std::min(taken, record.rows_done), record.rows_done);
-      if (taken >= record.rows_done) break;
+      ASSIGN_OR_RETURN(const auto look, arrival.At(*runner_.connection, {record}));
+      verify_.printer().Show(std::min(look.taken, look.sent), look.sent);
+      if (look.all()) break;
       const SteadyTime now = Clock::System().Steady();
-      if (taken != std::exchange(before, taken)) moved = now;
+      if (look != std::exchange(before, look)) moved = now;
       ASSIGN_OR_RETURN(const auto runs, overview.Through(*runner_.connection, options_.group));
       const bool nobody = runs[0].IsNull("through");
       if (nobody) verify_.printer().Wait("no runner of the group is working; start one");
       if (SleepUnlessStopped(stop_, kReplicateLook)) return Interrupted();
       if (now - moved < patience_) continue;
       return FailedPrecondition(
-          "{} rows were sent, and snapshots of {} have come to group {} in {}: {}",
-          record.rows_done, taken, options_.group, options_.wait,
+          "{} rows were sent, and snapshots of {} have come to group {} in {}, without {} of the "
+          "last that were sent: {}",
+          look.sent, look.taken, options_.group, options_.wait, look.lacking,
           nobody ? "no runner of it is working, `lockstepctl lag` shows them"
                  : "is the backfill's topic one that the group subscribes to (`subscription`, "
                    "`snapshots`)?");

@@ -1,7 +1,9 @@
 // lockstepctl replicate, as somebody runs it who adopts data that was there before.
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "ctl/testing/backfill_ctl.h"
 
@@ -68,6 +70,59 @@ TEST_F(ReplicateCtl, KilledItGoesOnWithTheSameBackfill) {
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("going on with it"));
   EXPECT_EQ(Backfills(), 1);
+}
+
+TEST_F(ReplicateCtl, AnEditedDeclarationIsNotTakenForTheOneThatWasSent) {
+  runner_ = world_.Runner();
+  const std::string file = world_.folder + "/items.yaml";
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  const auto edit = [&](const std::string& key, const std::string& value) {
+    std::string edited = text.str();
+    edited.replace(edited.find(key), key.size(), value);
+    std::ofstream(file, std::ios::trunc) << edited;
+  };
+  {
+    testing::Process begun("lockstepctl",
+                           {"--config", world_.folder + "/runner.yaml", "replicate", "feed",
+                            "--declaration", file, "--source", source_.url(), "--yes"});
+    ASSERT_TRUE(world_.Await([&] { return Backfills() == 1; })) << begun.Errors();
+  }
+  edit("fields: [id, a]", "fields: {id: id, a: id}");
+  const auto open = world_.Ctl(Command());
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("lockstepctl backfill cancel"));
+  edit("version: version", "version: version\nrows_per_second: 1000");
+  StartPublisher();
+  EXPECT_EQ(world_.Ctl(Command()).status, 0) << "its pace is not what it sends";
+  edit("fields: [id, a]", "fields: {id: id, a: id}");
+  const auto done = world_.Ctl(Command());
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.err, HasSubstr("give this one another name"));
+  EXPECT_EQ(Backfills(), 1);
+}
+
+// The snapshots of another backfill are not those of this one, also where they are of its rows.
+TEST_F(ReplicateCtl, WhatAnotherBackfillBroughtIsNotTakenForThisOnes) {
+  runner_ = world_.Runner();
+  StartPublisher();
+  ASSERT_EQ(world_.Ctl(Command("--no-verify")).status, 0);
+  runner_.reset();
+  const std::string file = world_.folder + "/items.yaml";
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::string second = text.str();
+  second.replace(second.find("backfill: items"), 15, "backfill: again");
+  std::ofstream(file, std::ios::trunc) << second;
+  const auto early = world_.Ctl(Command("--no-verify --wait 1s"));
+  EXPECT_EQ(early.status, 2) << early.out;
+  EXPECT_THAT(early.err, HasSubstr("snapshots of 3 have come to group feed in 1s, without 3 of"));
+  runner_ = world_.Runner();
+  EXPECT_EQ(world_.Ctl(Command("--no-verify")).status, 0);
+  // A month later nobody knows its events any longer.
+  world_.database.Run("DELETE FROM feed_state.inbox");
+  source_.Run("UPDATE lockstep.backfills SET ended_at = ended_at - interval '40 days'");
+  EXPECT_EQ(world_.Ctl(Command("--no-verify")).status, 0);
 }
 
 TEST_F(ReplicateCtl, SnapshotsMayHaveATopicOfTheirOwn) {

@@ -28,12 +28,13 @@ absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context) {
   return options;
 }
 
-absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema) {
+absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema,
+                                         Millis statement_timeout) {
   RunnerContext runner;
   ASSIGN_OR_RETURN(runner.options, ReadRunner(context));
   if (!schema.empty()) runner.options.state_schema = schema;
   RETURN_IF_ERROR(runner::CheckStateSchema(runner.options.state_schema));
-  ASSIGN_OR_RETURN(runner.connection, context.Connect());
+  ASSIGN_OR_RETURN(runner.connection, context.Connect(statement_timeout));
   RETURN_IF_ERROR(runner.schema().Check(*runner.connection));
   return runner;
 }
@@ -60,9 +61,9 @@ absl::StatusOr<RunnerContext> OpenGroup(const Context& context, const std::strin
 }
 
 absl::StatusOr<GroupDesk> OpenDesk(const Context& context, const std::string& group,
-                                   const std::string& schema) {
+                                   const std::string& schema, Millis statement_timeout) {
   GroupDesk desk{.runner = {}, .group = group};
-  ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, schema));
+  ASSIGN_OR_RETURN(desk.runner, OpenRunner(context, schema, statement_timeout));
   auto& groups = desk.runner.options.groups;
   if (desk.group.empty() && groups.size() == 1) desk.group = groups.front().options.name;
   if (desk.group.empty()) return InvalidArgument("name the consumer group with --group");

@@ -28,7 +28,8 @@ absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context);
 
 // With --config everything comes from it (and --database over it); without, only --database and
 // `schema` count.
-absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema);
+absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema,
+                                         Millis statement_timeout = Millis(30'000));
 
 // The same for a command that acts on a group: with Pub/Sub, and with the group of the
 // configuration, which can't be done without.
@@ -44,7 +45,8 @@ struct GroupDesk {
 };
 // `group`: empty = the file's only one. NOT_FOUND when neither file nor state knows it.
 absl::StatusOr<GroupDesk> OpenDesk(const Context& context, const std::string& group,
-                                   const std::string& schema);
+                                   const std::string& schema,
+                                   Millis statement_timeout = Millis(30'000));
 
 // Who runs this command, for the audit; and with the program's name.
 std::string OperatorName();

@@ -8,9 +8,11 @@
 
 namespace lockstep::ctl {
 
-absl::StatusOr<std::unique_ptr<postgres::Connection>> SourceDatabase::Connect() const {
+absl::StatusOr<std::unique_ptr<postgres::Connection>> SourceDatabase::Connect(
+    Millis statement_timeout) const {
   postgres::ConnectionOptions options;
   options.url = url;
+  options.statement_timeout = statement_timeout;
   if (!password_file.empty()) options.url = WithPasswordFile(url, password_file);
   options.application_name = "lockstepctl";
   options.settings = "SET default_transaction_read_only = on; ";

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "platform/clock.h"
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
 
@@ -18,7 +19,8 @@ struct SourceDatabase {
 
   bool given() const { return !url.empty(); }
   // A session that could not write if it wanted to.
-  absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect() const;
+  absl::StatusOr<std::unique_ptr<postgres::Connection>> Connect(
+      Millis statement_timeout = Millis(30'000)) const;
   // Those that are named; none = all of the database.
   absl::StatusOr<std::vector<postgres::QualifiedName>> Tables(
       postgres::Connection& connection) const;

@@ -70,6 +70,21 @@ TEST_F(TraceCtl, FindsItByAggregateAndVersionAndByMessage) {
       StartsWith("settled: version 1"));
 }
 
+// A restored source gives out versions again, under other ids.
+TEST_F(TraceCtl, TakesNoOtherEventOfTheSameVersionForIt) {
+  const std::string dead = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeee2";
+  const std::string parked = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeee3";
+  world_.database.Run("UPDATE shop.outbox SET event_id = '" + dead + "' WHERE event_id = '" +
+                      dead_ + "'; UPDATE shop.outbox SET event_id = '" + parked +
+                      "' WHERE event_id = '" + parked_ + "'");
+  for (const std::string& id : {dead, parked}) {
+    const json trace = Json("trace " + id + Source());
+    EXPECT_EQ(trace["groups"][0]["fate"], nullptr) << trace;
+    EXPECT_THAT(std::string(trace["groups"][0]["verdict"]), StartsWith("not received")) << trace;
+  }
+  EXPECT_EQ(Json("trace " + dead_)["groups"][0]["fate"], "dead");
+}
+
 TEST_F(TraceCtl, SaysWhatIsNotThere) {
   const std::string unknown = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
   const json trace = Json("trace " + unknown + Source());

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "operations/snapshot_arrival.h"
 #include "operations/table_compare.h"
 #include "publisher/backfill/declaration.h"
 #include "pubsub/transport.h"
@@ -121,7 +122,8 @@ class Rebuild {
   absl::Status NeedSource(const state::RebuildRow& row) const;
   absl::Status StartBackfills(const state::RebuildRow& row);
   // Once all are done.
-  absl::StatusOr<std::optional<int64_t>> RowsSent(const state::RebuildRow& row);
+  absl::StatusOr<std::optional<std::vector<publisher::BackfillRecord>>> BackfillsDone(
+      const state::RebuildRow& row);
   absl::StatusOr<bool> CaughtUpFromBackfills(const state::RebuildRow& row,
                                              bool despite_differences);
   absl::Status CancelBackfills(const state::RebuildRow& row);
@@ -182,8 +184,9 @@ class Rebuild {
   int64_t missing_ = -1;
   WallTime missing_since_;
   int64_t backfill_rows_ = 0;  // about so many in all
-  int64_t snapshots_ = -1;     // have come
-  Duration idle_, lacks_;      // no publisher is at it; some were sent, and no more come
+  SnapshotArrival arrival_{schema_, shadow_group_, parts_.options.inbox_retention};
+  SnapshotArrival::Look snapshots_;  // have come
+  Duration idle_, lacks_;            // no publisher is at it; some were sent, and no more come
   std::optional<SwapResult> last_swap_;
 };
 

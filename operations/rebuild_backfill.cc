@@ -97,16 +97,17 @@ absl::Status Rebuild::StartBackfills(const RebuildRow& row) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<int64_t>> Rebuild::RowsSent(const RebuildRow& row) {
+absl::StatusOr<std::optional<std::vector<BackfillRecord>>> Rebuild::BackfillsDone(
+    const RebuildRow& row) {
   BackfillStore store(*parts_.source);
-  int64_t sent = 0;
+  std::vector<BackfillRecord> done;
   bool all = true, leased = true;
   backfill_rows_ = 0;
   for (const auto& [name, id] : row.backfills) {
     ASSIGN_OR_RETURN(const BackfillRecord record, store.Find(id));
-    sent += record.rows_done;
     if (record.state == "done") {
       backfill_rows_ += record.rows_done;
+      done.push_back(record);
       continue;
     }
     if (record.ended()) {
@@ -130,7 +131,7 @@ absl::StatusOr<std::optional<int64_t>> Rebuild::RowsSent(const RebuildRow& row) 
     listener_.note("no publisher of the source works on the backfill; is one running?");
   }
   if (!all) return std::nullopt;
-  return sent;
+  return done;
 }
 
 // The tables can be compared once the shadow has all snapshots, and what came to both of late.
@@ -138,18 +139,20 @@ absl::StatusOr<std::optional<int64_t>> Rebuild::RowsSent(const RebuildRow& row) 
 // made: what they did is in the backfill.
 absl::StatusOr<bool> Rebuild::CaughtUpFromBackfills(const RebuildRow& row,
                                                     bool despite_differences) {
-  ASSIGN_OR_RETURN(const auto sent, RowsSent(row));
-  if (!sent) return false;
-  ASSIGN_OR_RETURN(const int64_t taken, inbox_.CountSnapshots(connection_, shadow_group_));
-  const bool lacks = taken < *sent;
-  const bool come = taken != std::exchange(snapshots_, taken);
-  if (lacks_.For(!lacks || come, Clock::System().Steady()) < parts_.patience && lacks) return false;
-  if (lacks && !despite_differences) {
+  ASSIGN_OR_RETURN(const auto done, BackfillsDone(row));
+  if (!done) return false;
+  ASSIGN_OR_RETURN(const auto look, arrival_.At(connection_, *done));
+  const bool come = look != std::exchange(snapshots_, look);
+  if (lacks_.For(look.all() || come, Clock::System().Steady()) < parts_.patience && !look.all()) {
+    return false;
+  }
+  if (!look.all() && !despite_differences) {
     return FailedPrecondition(
-        "the backfill has sent {} rows, and snapshots of {} have come to the new tables: is its "
-        "topic one that the group subscribes to (`subscription`, `snapshots`)? `lockstepctl "
-        "rebuild resume {}` waits on; with --accept-differences it goes on without the rest",
-        *sent, taken, group_.value());
+        "the backfill has sent {} rows, and snapshots of {} have come to the new tables, without "
+        "{} of the last that were sent: is its topic one that the group subscribes to "
+        "(`subscription`, `snapshots`)? `lockstepctl rebuild resume {}` waits on; with "
+        "--accept-differences it goes on without the rest",
+        look.sent, look.taken, look.lacking, group_.value());
   }
   ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(connection_));
   const WallTime since = now - parts_.patience;

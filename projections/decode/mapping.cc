@@ -216,6 +216,16 @@ absl::StatusOr<Cell> ReadCell(const ValueSource& source, const Decoded& decoded,
   return cell;
 }
 
+// A ghost's message has the fields of one table's key. By another key nothing is said: no value of
+// it is made up, protobuf's default neither, for that might be another aggregate's row.
+bool NamesKey(const Handler& handler, const Decoded& decoded) {
+  return decoded.json == nullptr ||
+         std::ranges::none_of(handler.key, [&](const ValueSource& source) {
+           return source.kind == ValueSource::Kind::kField &&
+                  (*decoded.json)[source.json_slot].type == JsonValue::Type::kMissing;
+         });
+}
+
 absl::Status AddRow(const Route& route, const Handler& handler, uint32_t cells,
                     const Decoded& decoded, MappedChange* change) {
   RowChange row;
@@ -330,6 +340,7 @@ absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
       ASSIGN_OR_RETURN(const bool holds,
                        event.absent ? absl::StatusOr<bool>(true) : AllHold(handler.when, decoded));
       if (!holds) continue;
+      if (event.absent && !NamesKey(handler, decoded)) break;
       if (handler.operation != Operation::kIgnore) {
         RETURN_IF_ERROR(AddRow(route, handler, cells[route.table], decoded, change));
       }

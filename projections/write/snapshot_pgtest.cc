@@ -218,6 +218,40 @@ TEST_F(SnapshotTest, IsRefusedWhereItsTypeSaysWhatHappened) {
               ::testing::AllOf(HasSubstr("can't be told from a state"), HasSubstr("rebuild")));
 }
 
+// A repair's message has the key of one table; another has a key of more fields, or of others.
+TEST(GhostOfOneTable, IsNoneOfATableWhoseKeyItDoesNotName) {
+  const auto descriptors = DescriptorsOf(
+      "syntax = \"proto3\"; package t; message Made { string id = 1; int64 shelf = 2; }");
+  for (const char* const types : {"", "descriptors: %DESCRIPTORS%\n"}) {
+    TestGroup group(std::string("group: g\nsubscription: s\n") + types +
+                        "projections:\n"
+                        "  - {name: one, table: x.one, key: id, version: version, events: {Made: "
+                        "{replace: {s: shelf}}}}\n"
+                        "  - {name: shelf, table: x.shelf, key: [shelf, id], version: version, "
+                        "events: {Made: {replace: {s: shelf}}}}\n",
+                    descriptors->path());
+    group.db().Run(
+        "CREATE SCHEMA x;"
+        "CREATE TABLE x.one (id text PRIMARY KEY, s bigint, version bigint NOT NULL);"
+        "CREATE TABLE x.shelf (shelf bigint, id text, s bigint, version bigint NOT NULL, PRIMARY "
+        "KEY (shelf, "
+        "id))");
+    const auto message = [](const std::string& payload, bool gone) {
+      Event event = MakeEvent("Made", "a", 3, payload);
+      event.kind = envelope::EventKind::kSnapshot;
+      event.overwrite = event.absent = gone;
+      return event;
+    };
+    group.Apply({message(R"({"id":"a","shelf":0})", false)});
+    ASSERT_THAT(group.Rows("SELECT shelf, id FROM x.shelf"), ElementsAre("0|a"));
+    EXPECT_THAT(group.Apply({message(R"({"id":"a"})", true)}), ElementsAre(Outcome::kApplied));
+    EXPECT_THAT(group.Rows("SELECT id FROM x.one"), IsEmpty());
+    EXPECT_THAT(group.Rows("SELECT shelf, id FROM x.shelf"), ElementsAre("0|a")) << types;
+    group.Apply({message(R"({"shelf":0,"id":"a"})", true)});
+    EXPECT_THAT(group.Rows("SELECT shelf, id FROM x.shelf"), IsEmpty());
+  }
+}
+
 // A table of what is published holds no row of what is not: that is a state as well.
 TEST_F(SnapshotTest, MayRemoveTheRowOfATypeThatReplacesUnderACondition) {
   TestGroup some(

@@ -11,7 +11,8 @@ using nlohmann::ordered_json;
 constexpr char kColumns[] = R"sql(
   b.id, lockstep.outbox_name(b.outbox) AS outbox, b.name, b.repair, b.state, b.created_by, b.role, b.reason,
   b.created_at, b.begun_at, b.ended_at, b.progress_at, b.retry_at, b.start_lsn::text AS start_lsn,
-  array_to_json(b.highest)::text AS highest, array_to_json(b.cursor)::text AS cursor, b.rows_done, b.rows_expected,
+  array_to_json(b.highest)::text AS highest, array_to_json(b.cursor)::text AS cursor,
+  array_to_json(b.last_events)::text AS last_events, b.rows_done, b.rows_expected,
   b.failures, b.last_error, b.lease_owner, coalesce(b.lease_until > statement_timestamp(), false) AS leased,
   b.declaration::text AS declaration)sql";
 
@@ -71,6 +72,7 @@ BackfillRecord ReadRecord(const postgres::Row& row) {
   record.start_lsn = row.String("start_lsn");
   record.highest = ReadKey(row.OptionalText("highest"));
   record.cursor = ReadKey(row.OptionalText("cursor"));
+  record.last_events = ReadKey(row.OptionalText("last_events")).value_or(KeyTexts());
   record.rows_done = row.Int("rows_done");
   record.rows_expected = row.Int("rows_expected");
   record.failures = static_cast<int>(row.Int("failures"));

@@ -47,8 +47,9 @@ struct BackfillRecord {
   std::optional<WallTime> progress_at;
   std::optional<WallTime> retry_at;
   std::string start_lsn;
-  std::optional<KeyTexts> highest;  // none = not begun, or there was no row
-  std::optional<KeyTexts> cursor;   // none = no row has been sent
+  std::optional<KeyTexts> highest;       // none = not begun, or there was no row
+  std::optional<KeyTexts> cursor;        // none = no row has been sent
+  std::vector<std::string> last_events;  // ids of the messages that were sent last
   int64_t rows_done = 0;
   int64_t rows_expected = 0;  // an estimate, but of a repair
   int failures = 0;           // in a row, of the kind that may pass

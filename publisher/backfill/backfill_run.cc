@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -19,14 +20,21 @@
 namespace lockstep::publisher {
 namespace {
 
-// What is read at the start (the highest key, NULLs) may take longer than a page.
-constexpr Millis kBeginTimeout{300'000};
+// What is read at the start (the highest key, NULLs, twins) may take as long as `lockstepctl
+// backfill check` may.
+constexpr Millis kBeginTimeout{3'600'000};
 constexpr Millis kReplicaPatience{30'000};
 constexpr Millis kReplicaLook{200};
+// Of a page, for those who wait until a consumer has it.
+constexpr size_t kLastEvents = 100;
 
-constexpr char kReplayed[] =
-    "SELECT NOT pg_is_in_recovery() OR coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false) AS "
-    "there";
+// What a standby has replayed, or the other server has written.
+constexpr char kReplayed[] = R"sql(
+SELECT system_identifier::text AS cluster, pg_is_in_recovery() AS standby,
+       CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false)
+            ELSE pg_current_wal_insert_lsn() >= $1::pg_lsn
+                 AND left(pg_walfile_name(pg_current_wal_lsn()), 8) = $2 END AS there
+FROM pg_control_system())sql";
 
 // A page may take longer than its budget, but not without end: its snapshot holds back VACUUM.
 Millis PageTimeout(Millis chunk) { return std::clamp(5 * chunk, Millis(2'000), Millis(50'000)); }
@@ -71,32 +79,31 @@ absl::Status BackfillRun::Open() {
 
 absl::Status BackfillRun::AwaitReplica(const std::string& lsn) {
   if (!parts_.replica) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto primary, parts_.store.Lineage());
   const SteadyTime end = Clock::System().Steady() + kReplicaPatience;
   while (true) {
-    ASSIGN_OR_RETURN(const auto found, source_->Execute(kReplayed, lsn));
+    ASSIGN_OR_RETURN(const auto found, source_->Execute(kReplayed, lsn, primary.timeline));
+    if (found[0].Text("cluster") != primary.cluster) {
+      return InvalidArgument(
+          "`backfill.database` is a database of another cluster than `database`: name a streaming "
+          "replica, or leave it out");
+    }
     if (found[0].Bool("there")) return absl::OkStatus();
+    if (!found[0].Bool("standby")) {
+      return Unavailable(
+          "the server of `backfill.database` is no replica (it was promoted, or restored) and is "
+          "not the one of `database` either: what it has is not what the outbox's has");
+    }
     if (Clock::System().Steady() > end || SleepUnlessStopped(parts_.stop, kReplicaLook)) {
       return Unavailable("the replica has not come to {}, where the backfill began", lsn);
     }
   }
 }
 
-absl::StatusOr<bool> BackfillRun::Begin() {
-  if (record_.begun_at.has_value()) {
-    RETURN_IF_ERROR(AwaitReplica(record_.start_lsn));
-    return true;
-  }
-  ASSIGN_OR_RETURN(const bool ours,
-                   parts_.store.Renew(record_.id, parts_.token, kBeginTimeout + parts_.lease));
-  if (!ours) return false;
-  // Whatever the consumers' subscriptions may have missed is older than this.
-  ASSIGN_OR_RETURN(const std::string lsn, parts_.store.CurrentLsn());
-  RETURN_IF_ERROR(AwaitReplica(lsn));
-  if (record_.repair) {
-    return parts_.store.Begin(record_.id, parts_.token, lsn, std::nullopt, record_.rows_expected);
-  }
+absl::StatusOr<int64_t> BackfillRun::LookAtSource(const std::stop_token& lost) {
   ASSIGN_OR_RETURN(const auto patient, Connect(parts_.database, kBeginTimeout));
-  const postgres::CancelOnStop cancel(parts_.stop, parts_.database, patient->backend_pid());
+  const postgres::CancelOnStop stopped(parts_.stop, parts_.database, patient->backend_pid());
+  const postgres::CancelOnStop dropped(lost, parts_.database, patient->backend_pid());
   ASSIGN_OR_RETURN(const bool nulls, query_->HasNullKeys(*patient));
   if (nulls) {
     return InvalidArgument("{} has rows with NULL in the key ({}): no order holds them",
@@ -106,13 +113,47 @@ absl::StatusOr<bool> BackfillRun::Begin() {
   if (!twins.ok()) return query_->Explain(twins.status());
   if (!twins->empty()) return InvalidArgument("{}", *twins);
   ASSIGN_OR_RETURN(highest_, query_->Highest(*patient));
-  ASSIGN_OR_RETURN(const int64_t estimate, query_->Estimate(*patient));
+  return query_->Estimate(*patient);
+}
+
+absl::StatusOr<bool> BackfillRun::Begin() {
+  if (record_.begun_at.has_value()) {
+    RETURN_IF_ERROR(AwaitReplica(record_.start_lsn));
+    return true;
+  }
+  // Whatever the consumers' subscriptions may have missed is older than this.
+  ASSIGN_OR_RETURN(const std::string lsn, parts_.store.CurrentLsn());
+  RETURN_IF_ERROR(AwaitReplica(lsn));
+  if (record_.repair) {
+    return parts_.store.Begin(record_.id, parts_.token, lsn, std::nullopt, record_.rows_expected);
+  }
+  std::stop_source lost;
+  auto look = std::async(std::launch::async, [&] { return LookAtSource(lost.get_token()); });
+  // However long that takes, it is seen that somebody is at it; and an operator's word counts.
+  for (bool through = false; !through;) {
+    through = look.wait_for(parts_.lease / 3) == std::future_status::ready;
+    const auto ours = parts_.store.Renew(record_.id, parts_.token, parts_.lease);
+    if (ours.ok() && *ours) continue;
+    lost.request_stop();
+    look.wait();
+    return ours;
+  }
+  const auto estimate = look.get();
+  if (postgres::SqlState(estimate.status()) == "57014" && !parts_.stop.stop_requested()) {
+    return InvalidArgument(
+        "what is looked for before the first page of {} (NULL in the key, two rows of one "
+        "aggregate, the highest key) was cancelled, or took longer than {}: are there indexes on "
+        "({}) and on {}? ({})",
+        declaration_.SourceName(), FormatDuration(kBeginTimeout), fmt::join(declaration_.key, ", "),
+        declaration_.aggregate_id, MessageOf(estimate.status()));
+  }
+  RETURN_IF_ERROR(estimate.status());
   log::Info("a backfill begins", {{"backfill", record_.name},
                                   {"table", record_.outbox},
                                   {"id", record_.id},
-                                  {"rows", estimate}});
+                                  {"rows", *estimate}});
   return parts_.store.Begin(record_.id, parts_.token, lsn, highest_,
-                            record_.rows_expected > 0 ? record_.rows_expected : estimate);
+                            record_.rows_expected > 0 ? record_.rows_expected : *estimate);
 }
 
 absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
@@ -124,17 +165,19 @@ absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
   std::optional<KeyTexts> after = record_.cursor;
   bool more = record_.repair || highest_.has_value();
   while (more) {
-    auto page = Next(after);
+    auto found = Next(after);
     // What the bus has taken is saved, whatever became of the next page.
     ASSIGN_OR_RETURN(const auto end, FinishSent());
     if (end.has_value()) return *end;
-    if (!page.ok()) return page.status();
-    more = !page->last;
-    if (page->rows > 0) {
-      after = page->cursor;
+    if (!found.ok()) return found.status();
+    if (!found->has_value()) return End::kLost;
+    Page& page = **found;
+    more = !page.last;
+    if (page.rows > 0) {
+      after = page.cursor;
       const auto wait = std::chrono::duration_cast<Millis>(not_before_ - Clock::System().Steady());
       if (wait > Millis(0) && SleepUnlessStopped(parts_.stop, wait)) return End::kStopped;
-      Send(*std::move(page));
+      Send(std::move(page));
     }
     if (parts_.stop.stop_requested()) break;
     if (more && Clock::System().Steady() > turn_ends) break;
@@ -145,7 +188,8 @@ absl::StatusOr<BackfillRun::End> BackfillRun::Run() {
   return parts_.stop.stop_requested() ? End::kStopped : End::kTurnOver;
 }
 
-absl::StatusOr<BackfillRun::Page> BackfillRun::Next(const std::optional<KeyTexts>& after) {
+absl::StatusOr<std::optional<BackfillRun::Page>> BackfillRun::Next(
+    const std::optional<KeyTexts>& after) {
   while (true) {
     const int asked = size_.rows();
     const SteadyTime began = Clock::System().Steady();
@@ -161,13 +205,14 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::Next(const std::optional<KeyTexts
             fmt::join(declaration_.key, ", "), MessageOf(page.status()));
       }
       size_.Halve();
+      ASSIGN_OR_RETURN(const bool ours, parts_.store.Renew(record_.id, parts_.token, parts_.lease));
+      if (!ours) return std::nullopt;
       continue;
     }
-    if (page.ok()) {
-      size_.Took(static_cast<int>(page->rows),
-                 std::chrono::duration_cast<Millis>(Clock::System().Steady() - began));
-    }
-    return page;
+    RETURN_IF_ERROR(page.status());
+    size_.Took(static_cast<int>(page->rows),
+               std::chrono::duration_cast<Millis>(Clock::System().Steady() - began));
+    return *std::move(page);
   }
 }
 
@@ -223,7 +268,11 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::NextRepairs(const std::optional<K
 
 void BackfillRun::Send(Page page) {
   const auto answers = std::make_shared<Answers>();
-  sent_ = Sent{answers, std::move(page.cursor), page.rows};
+  sent_ = Sent{answers, std::move(page.cursor), page.rows, {}};
+  const size_t first = page.messages.size() - std::min(page.messages.size(), kLastEvents);
+  for (size_t i = first; i < page.messages.size(); ++i) {
+    sent_->last.push_back(page.messages[i].attributes.at("event_id"));
+  }
   if (declaration_.rows_per_second > 0) {
     not_before_ = Clock::System().Steady() +
                   std::chrono::microseconds(page.rows * 1'000'000 / declaration_.rows_per_second);
@@ -277,7 +326,7 @@ absl::StatusOr<std::optional<BackfillRun::End>> BackfillRun::FinishSent() {
     return Unavailable("{} did not take the messages: {}", declaration_.topic, words);
   }
   ASSIGN_OR_RETURN(const bool ours, parts_.store.Advance(record_.id, parts_.token, sent.cursor,
-                                                         sent.rows, parts_.lease));
+                                                         sent.rows, parts_.lease, sent.last));
   if (!ours) return End::kLost;
   parts_.rows.Increment(static_cast<double>(sent.rows));
   return std::nullopt;

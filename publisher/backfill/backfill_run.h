@@ -57,13 +57,18 @@ class BackfillRun {
     std::shared_ptr<Answers> answers;
     KeyTexts cursor;
     int64_t rows = 0;
+    std::vector<std::string> last;  // events
   };
 
   absl::Status Open();
   // Notes where it ends. False = the lease is lost.
   absl::StatusOr<bool> Begin();
+  // Whether the rows can be sent, and the highest key. Answers how many there are, about. On a
+  // thread of its own, with a session of its own; `lost` cancels it.
+  absl::StatusOr<int64_t> LookAtSource(const std::stop_token& lost);
   absl::Status AwaitReplica(const std::string& lsn);
-  absl::StatusOr<Page> Next(const std::optional<KeyTexts>& after);
+  // Nullopt = the lease is lost.
+  absl::StatusOr<std::optional<Page>> Next(const std::optional<KeyTexts>& after);
   absl::StatusOr<Page> NextRows(const std::optional<KeyTexts>& after);
   absl::StatusOr<Page> NextRepairs(const std::optional<KeyTexts>& after);
   void Send(Page page);

@@ -62,9 +62,11 @@ class BackfillStore {
   absl::StatusOr<bool> Begin(const std::string& id, const std::string& token,
                              const std::string& start_lsn, const std::optional<KeyTexts>& highest,
                              int64_t expected);
-  // Pub/Sub has taken all rows up to `cursor`, `rows` of them since the last time.
+  // Pub/Sub has taken all rows up to `cursor`, `rows` of them since the last time; of these
+  // messages `last` were the last, if there were any.
   absl::StatusOr<bool> Advance(const std::string& id, const std::string& token,
-                               const KeyTexts& cursor, int64_t rows, Millis ttl);
+                               const KeyTexts& cursor, int64_t rows, Millis ttl,
+                               const std::vector<std::string>& last = {});
   absl::StatusOr<bool> Renew(const std::string& id, const std::string& token, Millis ttl);
   absl::Status Release(const std::string& id, const std::string& token);
   // A fault that may pass: the lease ends, and it goes on after `delay`.
@@ -79,6 +81,12 @@ class BackfillStore {
                                                       int at_most);
   // Where the write-ahead log stands.
   absl::StatusOr<std::string> CurrentLsn();
+  // Which cluster that is, and which of its timelines it writes.
+  struct Writer {
+    std::string cluster;
+    std::string timeline;
+  };
+  absl::StatusOr<Writer> Lineage();
 
  private:
   absl::StatusOr<bool> End(const std::string& id, const std::string& token,

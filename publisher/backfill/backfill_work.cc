@@ -40,6 +40,7 @@ WHERE id = $1::uuid AND lease_token = $2::uuid)sql";
 constexpr char kAdvance[] = R"sql(
 UPDATE lockstep.backfills
 SET cursor = $3::text[], rows_done = rows_done + $4::bigint, progress_at = statement_timestamp(),
+    last_events = CASE WHEN $6::text[] = '{}' THEN last_events ELSE $6::text[]::uuid[] END,
     failures = 0, last_error = NULL, retry_at = NULL,
     lease_until = statement_timestamp() + $5::bigint * interval '1 ms'
 WHERE id = $1::uuid AND lease_token = $2::uuid)sql";
@@ -82,6 +83,11 @@ WHERE backfill = $1::uuid AND n > $2::bigint ORDER BY n LIMIT $3::int)sql";
 
 constexpr char kLsn[] = "SELECT pg_current_wal_insert_lsn()::text AS lsn";
 
+// The control file has a new timeline only after the next checkpoint; the WAL has it at once.
+constexpr char kWriter[] = R"sql(
+SELECT system_identifier::text AS cluster, left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline
+FROM pg_control_system())sql";
+
 absl::StatusOr<Ghost> GhostOf(const ordered_json& json, KeyTexts key) {
   Ghost ghost;
   try {
@@ -121,9 +127,10 @@ absl::StatusOr<bool> BackfillStore::Begin(const std::string& id, const std::stri
 }
 
 absl::StatusOr<bool> BackfillStore::Advance(const std::string& id, const std::string& token,
-                                            const KeyTexts& cursor, int64_t rows, Millis ttl) {
+                                            const KeyTexts& cursor, int64_t rows, Millis ttl,
+                                            const std::vector<std::string>& last) {
   ASSIGN_OR_RETURN(const int64_t changed,
-                   connection_.Affected(kAdvance, id, token, cursor, rows, ttl));
+                   connection_.Affected(kAdvance, id, token, cursor, rows, ttl, last));
   return changed > 0;
 }
 
@@ -177,6 +184,11 @@ absl::StatusOr<std::vector<RepairItem>> BackfillStore::RepairItems(const std::st
 absl::StatusOr<std::string> BackfillStore::CurrentLsn() {
   ASSIGN_OR_RETURN(const Result found, connection_.Execute(kLsn));
   return found[0].String("lsn");
+}
+
+absl::StatusOr<BackfillStore::Writer> BackfillStore::Lineage() {
+  ASSIGN_OR_RETURN(const Result found, connection_.Execute(kWriter));
+  return Writer{found[0].String("cluster"), found[0].String("timeline")};
 }
 
 }  // namespace lockstep::publisher

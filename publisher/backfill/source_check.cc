@@ -31,6 +31,13 @@ FROM (
   FROM pg_index i
   WHERE i.indrelid = to_regclass($1) AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL) found)sql";
 
+// $1 the table: a column that marks rows as deleted.
+constexpr char kMarks[] = R"sql(
+SELECT attname::text AS name FROM pg_attribute
+WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
+  AND attname IN ('deleted', 'deleted_at', 'deleted_on', 'is_deleted', 'deletion_time', 'removed_at')
+ORDER BY attnum LIMIT 1)sql";
+
 // $1 is there so that Postgres takes no second statement.
 constexpr char kScan[] = R"sql(
 SELECT $1::int + count(*) AS rows, count(*) FILTER (WHERE {null_keys}) AS null_keys,
@@ -150,6 +157,11 @@ absl::Status ScanVersions(postgres::Connection& connection, const Declaration& d
   return absl::OkStatus();
 }
 
+bool IsSent(const Declaration& declaration, const std::string& column) {
+  return std::ranges::any_of(declaration.fields,
+                             [&](const auto& field) { return field.second == column; });
+}
+
 // Whether no two rows can be of one aggregate, if the key is unique.
 absl::StatusOr<bool> AggregatesAreUnique(postgres::Connection& connection,
                                          const Declaration& declaration) {
@@ -215,6 +227,15 @@ absl::StatusOr<SourceReport> CheckSource(postgres::Connection& connection,
       report.warnings.push_back(fmt::format(
           "no index of {} begins with ({}) in this order: every page may sort the whole table",
           declaration.table, fmt::join(declaration.key, ", ")));
+    }
+    ASSIGN_OR_RETURN(const Result marks, connection.Execute(kMarks, declaration.SourceSql()));
+    if (!marks.empty() && !IsSent(declaration, marks[0].String("name"))) {
+      report.warnings.push_back(fmt::format(
+          "{0} has a column {1}, which is not sent: if it marks rows as deleted, they would be "
+          "sent "
+          "as rows that are there. Leave them out with `query: SELECT … FROM {0} WHERE {1} …`, or "
+          "send the mark and let the consumer's mapping delete by it (`when`)",
+          declaration.table, marks[0].Text("name")));
     }
   }
   if (!scan) {

@@ -186,6 +186,13 @@ TEST_F(SourceQueryTest, ChecksRowByRow) {
   EXPECT_THAT(Check(Items()).problems, IsEmpty());
   EXPECT_EQ(Check(Items()).rows, 3);
   EXPECT_THAT(Check(Items()).warnings, IsEmpty());
+  db_.Run("ALTER TABLE shop.items ADD deleted_at timestamptz");
+  EXPECT_THAT(Check(Items()).warnings,
+              ElementsAre(HasSubstr("shop.items has a column deleted_at, which is not sent")));
+  Declaration marked = Items();
+  marked.fields.emplace_back("deleted_at", "deleted_at");
+  EXPECT_THAT(Check(marked).warnings, IsEmpty());
+  db_.Run("ALTER TABLE shop.items DROP deleted_at");
   db_.Run(
       "ALTER TABLE shop.items DROP CONSTRAINT items_pkey; ALTER TABLE shop.items ALTER id DROP NOT "
       "NULL; "

@@ -82,6 +82,102 @@ TEST_F(BackfillWorkerTest, TwoRowsOfOneAggregateStopItBeforeAnythingIsSent) {
   EXPECT_EQ(bus_.published().size(), 10U);
 }
 
+// Before the first page all rows are looked at, which may take longer than any lease.
+class BackfillBeginTest : public BackfillWorkerTest {
+ protected:
+  // The first row passes the gate: of it the types of the columns are asked.
+  BackfillBeginTest() {
+    Fill(300);
+    db_.Run(
+        "CREATE FUNCTION shop.gate(id bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN "
+        "IF id > 100 THEN PERFORM pg_advisory_xact_lock_shared(19); END IF; RETURN id; END $$");
+    Declaration gated = Items();
+    gated.table = "";
+    gated.query = "SELECT shop.gate(id) AS id, name, version FROM shop.items";
+    id_ = Start(gated);
+    db_.Run("SELECT pg_advisory_lock(19)");
+    working_ = std::thread([this] {
+      EXPECT_TRUE(worker_->worker->Turn().value());
+      over_ = true;
+    });
+    EXPECT_TRUE(testing::Eventually([this] { return AtTheGate() > 0; }));
+  }
+  ~BackfillBeginTest() override {
+    db_.Run("SELECT pg_advisory_unlock_all()");
+    if (working_.joinable()) working_.join();
+  }
+  int64_t AtTheGate(const std::string& count = "*") {
+    return db_.QueryInt("SELECT count(" + count +
+                        ") FROM pg_stat_activity WHERE datname = current_database() AND "
+                        "wait_event = 'advisory'");
+  }
+  std::string LeaseUntil() {
+    return std::string(db_.Query("SELECT lease_until::text FROM lockstep.backfills").Text(0, 0));
+  }
+
+  std::string id_;
+  const std::unique_ptr<Worker> worker_ = Make(bus_, "a", Millis(600'000), "", Millis(1'500));
+  std::atomic<bool> over_ = false;
+  std::thread working_;
+};
+
+TEST_F(BackfillBeginTest, KeepsItsLeaseHoweverLongItTakes) {
+  for (int renewals = 0; renewals < 3; ++renewals) {
+    const std::string before = LeaseUntil();
+    ASSERT_TRUE(testing::Eventually([&] { return LeaseUntil() != before; }));
+  }
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM lockstep.backfills WHERE lease_until > now() + "
+                         "interval '1500 ms'"),
+            0)
+      << "if it dies, another need not wait longer than a lease";
+  db_.Run("SELECT pg_advisory_unlock(19)");
+  working_.join();
+  EXPECT_EQ(Of(id_).state, "done") << Of(id_).last_error;
+  EXPECT_EQ(Sent(bus_), Rows(300));
+}
+
+TEST_F(BackfillBeginTest, EndsWhenItIsPaused) {
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kPause, id_, "ann", "").ok());
+  EXPECT_TRUE(testing::Eventually([&] { return over_.load(); }));
+  EXPECT_EQ(Of(id_).state, "paused");
+}
+
+TEST_F(BackfillBeginTest, AScanThatIsCancelledIsAFaultOfTheSource) {
+  ASSERT_EQ(AtTheGate("pg_cancel_backend(pid)"), 1);
+  ASSERT_TRUE(testing::Eventually([&] { return over_.load(); }));
+  EXPECT_EQ(Of(id_).state, "failed");
+  EXPECT_THAT(Of(id_).last_error, HasSubstr("before the first page of the query"));
+}
+
+// Many halvings may take longer than the lease: each is a sign of life, and hears the operator.
+TEST_F(BackfillBeginTest, APageThatIsHalvedAfterAPauseIsNotReadAgain) {
+  db_.Run("SELECT pg_advisory_unlock(19)");
+  working_.join();
+  const auto a = Make(bus_, "b", Millis(0));
+  Declaration again = Items();
+  again.name = "again";
+  again.table = "";
+  again.query = "SELECT shop.gate(id) AS id, name, version FROM shop.items";
+  const std::string id = Start(again);
+  ASSERT_TRUE(a->worker->Turn().value());  // begins, and sends a page
+  ASSERT_EQ(Of(id).rows_done, 100);
+  db_.Run("SELECT pg_advisory_lock(19)");
+  over_ = false;
+  working_ = std::thread([&] {
+    EXPECT_TRUE(a->worker->Turn().value());
+    over_ = true;
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return AtTheGate() > 0; }));
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kPause, id, "ann", "").ok());
+  ASSERT_EQ(AtTheGate("pg_cancel_backend(pid)"), 1);
+  ASSERT_TRUE(testing::Eventually([&] { return AtTheGate() == 0; }));
+  EXPECT_TRUE(testing::Eventually([&] { return over_ || AtTheGate() > 0; }));
+  EXPECT_TRUE(over_);
+  db_.Run("SELECT pg_advisory_unlock(19)");
+  working_.join();
+  EXPECT_EQ(Of(id).rows_done, 100);
+}
+
 // The gate lets the first row pass, of which the types of the columns are asked.
 TEST_F(BackfillWorkerTest, ACancelledPageIsHalvedAndOneRowThatIsCancelledStopsIt) {
   Fill(300);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "publisher/backfill/snapshot_message.h"
 #include "publisher/testing/backfill_worker_test.h"
 #include "tests/support/eventually.h"
 #include "tests/support/service_stress.h"
@@ -22,6 +23,8 @@ TEST_F(BackfillWorkerTest, SendsEveryRowOnceAndEnds) {
   EXPECT_EQ(Of(id).rows_done, 1234);
   EXPECT_EQ(bus_.published().size(), 1234U);
   EXPECT_EQ(Sent(bus_), Rows(1234));
+  ASSERT_FALSE(Of(id).last_events.empty());
+  EXPECT_EQ(Of(id).last_events.back(), SnapshotEventId(id, "item/1234", 1));
   EXPECT_FALSE(a->worker->Turn().value());
   EXPECT_THAT(RenderMetrics(a->metrics),
               HasSubstr("backfill_rows_total{table=\"shop.outbox\"} 1234"));
@@ -137,6 +140,25 @@ TEST_F(BackfillWorkerTest, ARepairSendsItsKeysAndTakesGhostsAway) {
   EXPECT_THAT(sent, ::testing::ElementsAre(
                         R"(3 v1 {"id":3,"name":"item 3"})", R"(77 v4 absent {"id":77})",
                         R"(5 v1 {"id":5,"name":"item 5"})", R"(78 v2 absent {"id":78})"));
+}
+
+// Where failover or a mistake has put another server in the replica's place.
+TEST_F(BackfillWorkerTest, WhatIsNoReplicaIsBelievedOnlyWhereItIsThePrimary) {
+  Fill(10);
+  const auto a = Make(bus_, "a", Millis(600'000), "", Millis(60'000), db_.url());
+  const std::string id = Start(Items());
+  // As of one that was promoted before it had come so far.
+  db_.Run(
+      "UPDATE lockstep.backfills SET begun_at = now(), highest = '{10}', start_lsn = "
+      "'FFFFFFFF/0'");
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "running");
+  EXPECT_THAT(Of(id).last_error, HasSubstr("is no replica"));
+  EXPECT_TRUE(bus_.published().empty());
+  db_.Run("UPDATE lockstep.backfills SET retry_at = now(), start_lsn = '0/0'");
+  EXPECT_TRUE(a->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done") << Of(id).last_error;
+  EXPECT_EQ(Sent(bus_), Rows(10));
 }
 
 // Beside the relay: no more than its role's rights, and no writer waits for a page.

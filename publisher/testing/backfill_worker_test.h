@@ -30,13 +30,16 @@ class BackfillWorkerTest : public BackfillTest {
     std::unique_ptr<BackfillWorker> worker;
   };
   std::unique_ptr<Worker> Make(testing::FakeBus& bus, const std::string& name = "a",
-                               Millis turn = Millis(600'000), const std::string& database = "") {
+                               Millis turn = Millis(600'000), const std::string& database = "",
+                               Millis lease = Millis(60'000), const std::string& replica = "") {
     auto made = std::make_unique<Worker>();
     made->publisher = bus.NewPublisher({});
     BackfillWorker::Options options{.database = database.empty() ? db_.url() : database,
+                                    .replica = replica,
                                     .instance = name,
                                     .outboxes = {kTable},
                                     .look = Millis(5),
+                                    .lease = lease,
                                     .turn = turn};
     made->worker = std::make_unique<BackfillWorker>(
         options, *made->publisher,

@@ -65,6 +65,7 @@ CREATE TABLE backfills (
   start_lsn     pg_lsn,
   highest       text[],  -- the key at which it ends; NULL = not begun, or an empty source
   cursor        text[],  -- the last key that Pub/Sub has taken, with all before it
+  last_events   uuid[] NOT NULL DEFAULT '{}',  -- of the messages that were sent last, by which a consumer tells that they came
   rows_done     bigint NOT NULL DEFAULT 0,
   rows_expected bigint NOT NULL DEFAULT 0,  -- an estimate, but of a repair
   progress_at   timestamptz,
@@ -491,8 +492,8 @@ BEGIN
   EXECUTE format('GRANT EXECUTE ON FUNCTION lockstep.clean_audit(regclass, interval, int) TO %s', role);
   EXECUTE format('GRANT SELECT, DELETE, UPDATE (published_at, message_id, attempts, available_at, lock_token, '
                  'locked_by, locked_at, last_error, error_code, dead_at) ON %s TO %s', outbox, role);
-  EXECUTE format('GRANT SELECT, UPDATE (state, begun_at, ended_at, start_lsn, highest, cursor, rows_done, rows_expected, '
-                 'progress_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
+  EXECUTE format('GRANT SELECT, UPDATE (state, begun_at, ended_at, start_lsn, highest, cursor, last_events, rows_done, '
+                 'rows_expected, progress_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
                  'ON lockstep.backfills TO %s', role);
   EXECUTE format('GRANT SELECT, DELETE ON lockstep.backfill_keys TO %s', role);
 END $$;

@@ -37,7 +37,9 @@ SELECT event_id, received_at
  ORDER BY event_id
  LIMIT $6)";
 
-// Column by column: a reader has no right to payloads.
+// Column by column: a reader has no right to payloads. Who knows the id asks for that event alone:
+// a version may be another's too (a snapshot's, a fork's), and a message only tells where no id
+// could be read.
 constexpr std::string_view kTrace = R"(
 SELECT i.fate, i.received_at, k.settled_version, k.snapshot_version, k.blocked_version,
        coalesce(p.event_id, d.event_id) AS event_id, coalesce(p.version, d.version) AS version,
@@ -53,16 +55,18 @@ SELECT i.fate, i.received_at, k.settled_version, k.snapshot_version, k.blocked_v
        SELECT parked_at, version, event_id, aggregate_key, message_id, publish_time
          FROM {state}.parked p
         WHERE p.generation = $2
-          AND (p.event_id = q.id OR (p.aggregate_key = q.key AND p.version = q.version)
-               OR p.message_id = q.message)
+          AND (p.event_id = q.id
+               OR (q.id IS NULL AND p.aggregate_key = q.key AND p.version = q.version)
+               OR (q.id IS NULL AND p.message_id = q.message))
         LIMIT 1) p ON true
   LEFT JOIN LATERAL (
        SELECT id, event_id, version, aggregate_key, message_id, state, code, reason, dead_at, resolved_at,
               publish_time
          FROM {state}.dead_letters d
         WHERE d.group_name = $1 AND d.generation = $2
-          AND (d.event_id = q.id OR (d.aggregate_key = q.key AND d.version = q.version)
-               OR d.message_id = q.message)
+          AND (d.event_id = q.id
+               OR (q.id IS NULL AND d.aggregate_key = q.key AND d.version = q.version)
+               OR ((q.id IS NULL OR d.event_id IS NULL) AND d.message_id = q.message))
         ORDER BY d.id DESC LIMIT 1) d ON true
   LEFT JOIN {state}.key_state k ON k.generation = $2
         AND k.aggregate_key = coalesce(q.key, p.aggregate_key, d.aggregate_key))";

@@ -62,7 +62,9 @@ absl::StatusOr<Inbox::Missing> Inbox::CountMissing(postgres::Transaction& transa
 
 absl::StatusOr<int64_t> Inbox::CountSnapshots(postgres::Connection& connection,
                                               const ConsumerGroup& group) const {
-  return connection.Number(schema_.Sql(kCountSnapshots), group);
+  ASSIGN_OR_RETURN(auto transaction, connection.Begin());
+  RETURN_IF_ERROR(transaction.Run("SET LOCAL statement_timeout = '1h'"));
+  return transaction.Number(schema_.Sql(kCountSnapshots), group);
 }
 
 absl::StatusOr<std::vector<bool>> Inbox::Seen(postgres::Connection& connection, int generation,

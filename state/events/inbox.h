@@ -37,7 +37,8 @@ class Inbox {
                                        const ConsumerGroup& not_in, WallTime since,
                                        WallTime lately) const;
 
-  // For how many aggregates a snapshot has come to the group's active slot; those that died count.
+  // For how many aggregates a snapshot has come to the group's active slot, whoever sent it; those
+  // that died count. Reads all keys, however long that takes.
   absl::StatusOr<int64_t> CountSnapshots(postgres::Connection& connection,
                                          const ConsumerGroup& group) const;
 
