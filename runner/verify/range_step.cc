@@ -1,5 +1,7 @@
 #include "runner/verify/range_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -59,6 +61,15 @@ absl::Status RangeStep::Connect() {
   ASSIGN_OR_RETURN(deep_, verify::DeepCompare::Make(parts_.target.declaration, *parts_.projector,
                                                     parts_.table, *source_, *replica_));
   return absl::OkStatus();
+}
+
+std::string RangeStep::KeyedBy() const {
+  std::string text;
+  for (size_t i = 0; i < parts_.table.keys.size(); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", parts_.table.keys[i].column,
+                        replica_->types()[i].sql);
+  }
+  return text;
 }
 
 verify::Verify RangeStep::MakeVerify() {

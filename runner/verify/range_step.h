@@ -45,6 +45,10 @@ class RangeStep {
   // REQUIRES: the target and what is referred to outlive it.
   static absl::StatusOr<std::unique_ptr<RangeStep>> Open(Parts parts);
 
+  // What keys are made of, the replica's columns and as what they are compared: "tenant text, id
+  // bigint". Keys from when it was another mean nothing now.
+  std::string KeyedBy() const;
+
   struct Compared {
     verify::VerifyResult result;
     std::optional<verify::RowKey> next;  // where the next range begins; none = there is none

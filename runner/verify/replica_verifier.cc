@@ -147,8 +147,8 @@ absl::StatusOr<bool> ReplicaVerifier::Turn(Kept& kept) {
 }
 
 absl::Status ReplicaVerifier::Compare(Kept& kept, const VerifyTarget& target,
-                                      const verify::VerifyTable& table,
-                                      const state::Verification& lease, Millis every) {
+                                      const verify::VerifyTable& table, state::Verification lease,
+                                      Millis every) {
   const SteadyTime began = Clock::System().Steady();
   const VerifySchedule& schedule = kept.group.schedule;
   verify::PassageOptions passage{.timeout = options_.passage_timeout, .grace = schedule.grace};
@@ -166,10 +166,17 @@ absl::Status ReplicaVerifier::Compare(Kept& kept, const VerifyTarget& target,
                                     .passage = passage,
                                     .statement_timeout = options_.statement_timeout,
                                     .stop = thread_.stop_token()}));
+  if (const std::string keyed_by = step->KeyedBy(); keyed_by != lease.keyed_by) {
+    ASSIGN_OR_RETURN(const bool ours, kept.store.Rekey(*session_, lease, keyed_by));
+    if (!ours) return absl::OkStatus();
+  }
   if (lease.listed > 0) {
     ASSIGN_OR_RETURN(const auto known, kept.store.Listed(*session_, lease, kLookAgainAt));
     std::vector<verify::RowKey> keys;
-    for (const state::ListedDifference& one : known) keys.push_back(one.key);
+    for (const state::ListedDifference& one : known) {
+      // Another runner, of another key, may have the lease by now.
+      if (one.key.size() == table.keys.size()) keys.push_back(one.key);
+    }
     ASSIGN_OR_RETURN(const auto result, step->Keys(keys));
     RETURN_IF_ERROR(Confirmed(result));
     std::set<verify::RowKey> gone(keys.begin(), keys.end());

@@ -77,7 +77,7 @@ class ReplicaVerifier final : public Service {
   void Work();
   absl::StatusOr<bool> Turn(Kept& kept);
   absl::Status Compare(Kept& kept, const VerifyTarget& target, const verify::VerifyTable& table,
-                       const state::Verification& lease, Millis every);
+                       state::Verification lease, Millis every);
   absl::Status Note(Kept& kept, const state::Verification& lease, const absl::Status& fault);
   void Tell(const Kept& kept, const VerifyTarget& target, const verify::VerifyTable& table,
             const std::vector<verify::Difference>& found) const;
