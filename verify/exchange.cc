@@ -160,6 +160,14 @@ class FileComparer {
     AskedRange open{line.range};
     for (const auto& [key, version] : *line.keys) {
       const auto found = here.find(key);
+      if (found == here.end()) {
+        // Deleted since, unless it was not here when the source still had it, in this version.
+        const auto before = line.absent.find(key);
+        if (before == line.absent.end() || before->second != version) {
+          open.absent.emplace(key, version);
+          continue;
+        }
+      }
       if (found == here.end() || found->second < version) wanted.emplace(key, version);
       if (found == here.end() || found->second <= version) continue;
       Judge(line, key, version, found->second, &open);
@@ -167,7 +175,7 @@ class FileComparer {
     for (const auto& [key, version] : here) {
       if (!line.keys->contains(key)) Judge(line, key, std::nullopt, version, &open);
     }
-    if (!open.seen.empty()) found_.ranges.push_back(std::move(open));
+    if (!open.seen.empty() || !open.absent.empty()) found_.ranges.push_back(std::move(open));
   }
 
   // A row that is more here than in the file: a difference when it was so before the file was made.
@@ -207,7 +215,7 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
   WriteHeader(header, /*keys=*/true, write);
   CountedWriter lines(write);
   int64_t listed = 0;
-  for (const auto& [range, seen] : ranges) {
+  for (const auto& [range, seen, absent] : ranges) {
     ASSIGN_OR_RETURN(const auto summary, side.Summarize(range, {}));
     const int64_t count = summary[0].count;
     if (count > 2 * kKeysPerRange) {
@@ -220,6 +228,7 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
       listed += static_cast<int64_t>(rows.size());
       json["keys"] = RowsJson(rows);
       json["seen"] = RowsJson(seen);
+      json["absent"] = RowsJson(absent);
     }
     lines.Add(json);
   }
@@ -229,9 +238,10 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
 
 std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {
   std::vector<std::string> lines;
-  for (const auto& [range, seen] : ranges) {
+  for (const auto& [range, seen, absent] : ranges) {
     FileJson json = RangeJson(range);
     json["seen"] = RowsJson(seen);
+    json["absent"] = RowsJson(absent);
     lines.push_back(FileText(json));
   }
   lines.push_back(EndText(static_cast<int64_t>(ranges.size()), 0));
@@ -244,7 +254,7 @@ absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t co
   while (true) {
     ASSIGN_OR_RETURN(auto line, lines.Range(columns));
     if (!line) return ranges;
-    ranges.push_back({line->range, std::move(line->seen)});
+    ranges.push_back({line->range, std::move(line->seen), std::move(line->absent)});
   }
 }
 
