@@ -10,6 +10,7 @@
 
 #include "platform/status.h"
 #include "postgres/identifier.h"
+#include "verify/session.h"
 
 namespace lockstep::verify {
 namespace {
@@ -195,8 +196,8 @@ class GhostSieve {
         RowKey& of = wanted.emplace_back();
         for (const size_t place : aggregate) of.push_back(key[place]);
       }
-      ASSIGN_OR_RETURN(const auto found, source_.connection().Execute(aggregates.Sql(kThere),
-                                                                      aggregates.Wanted(wanted)));
+      ASSIGN_OR_RETURN(const auto found, AskReadOnly(source_.connection(), aggregates.Sql(kThere),
+                                                     aggregates.Wanted(wanted)));
       there.merge(At(found, i));
     }
     Keep(there,
@@ -243,7 +244,7 @@ absl::StatusOr<std::vector<publisher::KeyTexts>> SourceKeys(
   std::vector<publisher::KeyTexts> found;
   for (size_t i = 0; i < keys.size(); i += kKeysAtATime) {
     ASSIGN_OR_RETURN(const auto rows,
-                     source.connection().Execute(sql, source.Wanted(PageOf(keys, i))));
+                     AskReadOnly(source.connection(), sql, source.Wanted(PageOf(keys, i))));
     for (const postgres::Row row : rows) {
       publisher::KeyTexts& key = found.emplace_back();
       for (const std::string& name : names) key.push_back(row.String(name));
