@@ -218,6 +218,22 @@ TEST_F(VerifyCtl, FilesTellTheSame) {
   EXPECT_EQ(Found(found.out), "confirmed, missing b") << found.err;
 }
 
+TEST_F(VerifyCtl, AnExportWaitsUntilTheEventsOfItsRowsArePublished) {
+  source_.Run(
+      "UPDATE shop.items SET version = 2 WHERE id = 'b';"
+      "SELECT lockstep.enqueue('shop.outbox', topic => 'shop.events', aggregate_type => 'item',"
+      " aggregate_id => 'b', event_type => 'ItemChanged', version => 2, payload => '{}'::bytea)");
+  const std::string exporting = "verify export --database " + source_.url() + " " + Files();
+  const auto waits = world_.Ctl(exporting + " --wait 1s");
+  EXPECT_EQ(waits.status, 2);
+  EXPECT_EQ(waits.out, "");
+  EXPECT_THAT(waits.err, HasSubstr("1 rows of shop.outbox have not been published within 1s"));
+  source_.Run("UPDATE shop.outbox SET published_at = now(), message_id = '7'");
+  const auto exported = world_.Ctl(exporting + " --wait 1s");
+  EXPECT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("\"aggregate\":\"item/b\",\"version\":2"));
+}
+
 TEST_F(VerifyCtl, ARepairIsShownThenHandedToThePublisherAndAudited) {
   world_.database.Run("DELETE FROM rm.items WHERE id = 'b'; INSERT INTO rm.items VALUES ('d', 7)");
   const auto shown = world_.Ctl("repair " + Both());

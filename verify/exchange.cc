@@ -45,7 +45,9 @@ absl::StatusOr<FileSource> ReadNewest(const FileJson& header) {
   return FileSource{std::move(event)};
 }
 
-void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write) {
+absl::Status WriteFile(const ExchangeHeader& header, bool keys,
+                       const std::vector<std::string>& lines, const WriteLine& write) {
+  ASSIGN_OR_RETURN(const auto newest, header.newest());
   FileJson types = FileJson::array();
   for (const KeyType& type : header.types) types.push_back(type.sql);
   write(FileText({{"lockstep_verify", kFileVersion},
@@ -54,8 +56,10 @@ void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write
                   {"projection", header.projection},
                   {"types", types},
                   {"keys", keys},
-                  {"newest", NewestJson(header.newest)},
+                  {"newest", NewestJson(newest)},
                   {"at", FormatTimestamp(Clock::System().Now())}}));
+  for (const std::string& line : lines) write(line);
+  return absl::OkStatus();
 }
 
 // The parts of a range by these bounds.
@@ -202,18 +206,20 @@ class FileComparer {
 
 absl::Status ExportRanges(VerifySide& side, const ExchangeHeader& header, const WriteLine& write) {
   ASSIGN_OR_RETURN(const int64_t rows, side.Count());
-  WriteHeader(header, /*keys=*/false, write);
-  CountedWriter lines(write);
+  std::vector<std::string> written;
+  const WriteLine keep = [&](const std::string& line) { written.push_back(line); };
+  CountedWriter lines(keep);
   RETURN_IF_ERROR(
       WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges), lines));
   lines.End();
-  return absl::OkStatus();
+  return WriteFile(header, /*keys=*/false, written, write);
 }
 
 absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
                         const std::vector<AskedRange>& ranges, const WriteLine& write) {
-  WriteHeader(header, /*keys=*/true, write);
-  CountedWriter lines(write);
+  std::vector<std::string> written;
+  const WriteLine keep = [&](const std::string& line) { written.push_back(line); };
+  CountedWriter lines(keep);
   int64_t listed = 0;
   for (const auto& [range, seen, absent] : ranges) {
     ASSIGN_OR_RETURN(const auto summary, side.Summarize(range, {}));
@@ -233,7 +239,7 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
     lines.Add(json);
   }
   lines.End();
-  return absl::OkStatus();
+  return WriteFile(header, /*keys=*/true, written, write);
 }
 
 std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {

@@ -40,8 +40,9 @@ struct ExchangeHeader {
   std::string backfill;
   std::string projection;
   std::vector<KeyType> types;  // what keys are compared as: those of the exporting side
-  // The newest event that was published when the file was begun: who has it has come so far.
-  std::optional<publisher::PublishedEvent> newest;
+  // The newest event that is published: who has it has what the file has. So it is asked for once
+  // the rows are read, and answers when the events of them all are published.
+  std::function<absl::StatusOr<std::optional<publisher::PublishedEvent>>()> newest;
 };
 
 using WriteLine = std::function<void(const std::string& line)>;

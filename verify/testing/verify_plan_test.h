@@ -148,7 +148,11 @@ class VerifyPlanTest : public ::testing::Test {
     const auto types = ReadKeyTypes(*at_source_, table.source);
     VerifySide side(*at_source_, table.source, *types);
     std::string text;
-    const ExchangeHeader header{"videos", "videos", *types, newest_};
+    const ExchangeHeader header{"videos", "videos", *types,
+                                [&]() -> absl::StatusOr<std::optional<publisher::PublishedEvent>> {
+                                  if (published_) published_();
+                                  return newest_;
+                                }};
     const auto write = [&](const std::string& line) { text += line + "\n"; };
     EXPECT_EQ(ranges == nullptr ? ExportRanges(side, header, write)
                                 : ExportKeys(side, header, *ranges, write),
@@ -171,6 +175,7 @@ class VerifyPlanTest : public ::testing::Test {
   projections::GroupDeclaration group_;
   std::function<absl::Status()> passed_;
   std::optional<publisher::PublishedEvent> newest_;  // of the next file
+  std::function<void()> published_;                  // called when that is asked for
   FileSource file_source_;                           // of the last one
   std::vector<Difference> differences_;
 };
