@@ -254,8 +254,9 @@ void AddRepair(const Command& program) {
              {"--delete-ghosts", &o->delete_ghosts,
               "also delete rows that the source does not have, at every consumer"},
              {"--whole-table", &o->whole_table,
-              "with --delete-ghosts: every row of the table is of this source; without, only rows "
-              "whose `aggregate` column says so are deleted"},
+              "with --delete-ghosts: every row of the table is of this source, and a query has all "
+              "of them; without, only rows whose `aggregate` column says so are deleted, and none "
+              "where the source is a query"},
              {"--no-wait", &o->no_wait, "don't wait until it is done and compare again"},
              {"--reason", &o->reason, "why; goes into the audit"}});
 }

@@ -105,8 +105,15 @@ class GhostSieve {
   const std::vector<RowKey>& left() const { return left_; }
   std::vector<RepairPlan::Kept>& kept() { return kept_; }
 
-  // Rows of other sources are no ghosts.
-  absl::Status KeepForeign() {
+  // Rows of other sources are no ghosts, nor are those that a query leaves out.
+  absl::Status KeepForeign(const publisher::Declaration& declaration) {
+    if (!declaration.query.empty()) {
+      Keep({left_.begin(), left_.end()},
+           fmt::format("the query of backfill {} may leave out rows that the source has; if it has "
+                       "every row that belongs into {}, say so with --whole-table",
+                       declaration.name, table_.name));
+      return absl::OkStatus();
+    }
     if (table_.owned.empty()) {
       std::string others;
       if (!table_.other_events.empty()) {
@@ -280,7 +287,7 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
     std::vector<RowKey> keys;
     for (const auto& [key, one] : ghosts) keys.push_back(key);
     GhostSieve sieve(table, source, replica, std::move(keys));
-    if (!options.whole_table) RETURN_IF_ERROR(sieve.KeepForeign());
+    if (!options.whole_table) RETURN_IF_ERROR(sieve.KeepForeign(declaration));
     sieve.KeepOtherConstants();
     RETURN_IF_ERROR(sieve.KeepAlike(missing, options.complete));
     RETURN_IF_ERROR(sieve.KeepWhatIsThere(aggregate));

@@ -32,8 +32,9 @@ struct RepairPlan {
 
 struct GhostOptions {
   bool remove = false;  // else they are counted
-  // The operator says that the table holds rows of this source alone. Without, only rows whose
-  // aggregate is of the source's type are taken away.
+  // The operator says that the table holds rows of this source alone, and the source all of them.
+  // Without, only rows whose aggregate is of the source's type are taken away, and none where the
+  // source is a query.
   bool whole_table = false;
   // The differences are all that there are: no key moved, none was only counted.
   bool complete = true;

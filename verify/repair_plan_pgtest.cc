@@ -33,8 +33,9 @@ payload:
 class RepairPlanTest : public ::testing::Test {
  protected:
   // `projection`: the lines of its key, and more.
-  void Make(const std::string& projection, const std::string& source, const std::string& replica) {
-    const projections::TempFile file("items.yaml", kItemsOfShop);
+  void Make(const std::string& projection, const std::string& source, const std::string& replica,
+            const std::string& declared = kItemsOfShop) {
+    const projections::TempFile file("items.yaml", declared);
     auto loaded = publisher::LoadDeclaration(file.path());
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     declaration_ = *std::move(loaded);
@@ -136,6 +137,26 @@ TEST_F(RepairPlanTest, WhereTheyDontTheOperatorSaysThatAllRowsAreOfThisSource) {
   EXPECT_THAT(plan.ghosts, IsEmpty());
   ASSERT_THAT(plan.kept, SizeIs(1));
   EXPECT_THAT(plan.kept[0].why, AllOf(HasSubstr("Renamed"), HasSubstr("--whole-table")));
+  EXPECT_THAT(Ids(Plan({.remove = true, .whole_table = true})), ElementsAre("7"));
+}
+
+// Rows that the query leaves out are alive, and came by their events.
+TEST_F(RepairPlanTest, WhatAQueryLeavesOutIsNoGhostUnlessTheOperatorSaysSo) {
+  std::string declared = kItemsOfShop;
+  const std::string table = "table: shop.items";
+  declared.replace(declared.find(table), table.size(),
+                   "query: \"SELECT * FROM shop.items WHERE slug <> 'draft'\"");
+  Make("    key: id\n    aggregate: owner\n",
+       std::string(kShop) + "INSERT INTO shop.items VALUES (7, 'draft', 1)",
+       "CREATE TABLE rm.items (id bigint PRIMARY KEY, version bigint, a text, owner text);"
+       "INSERT INTO rm.items VALUES (7, 1, '', 'video/7')",
+       declared);
+  EXPECT_THAT(Compare(), ElementsAre("ghost 7"));
+  const RepairPlan plan = Plan({.remove = true});
+  EXPECT_THAT(plan.ghosts, IsEmpty());
+  ASSERT_THAT(plan.kept, SizeIs(1));
+  EXPECT_THAT(plan.kept[0].why, AllOf(HasSubstr("query of backfill items may leave out rows"),
+                                      HasSubstr("--whole-table")));
   EXPECT_THAT(Ids(Plan({.remove = true, .whole_table = true})), ElementsAre("7"));
 }
 
