@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "platform/text.h"
 #include "postgres/identifier.h"
 #include "verify/session.h"
 
@@ -75,16 +76,28 @@ absl::StatusOr<std::vector<size_t>> AggregatePlaces(const publisher::Declaration
   return places;
 }
 
+// Whether a text of the replica's type can be one of the source's: the publisher looks all keys up
+// with one statement, which a single one that can't be would fail.
+bool Fits(const std::string& text, const KeyType& replica, const KeyType& source) {
+  if (source.sql == replica.sql || source.text) return true;
+  int64_t number = 0;
+  if (!ParseWhole(text, &number)) return false;
+  return source.sql == "bigint" || (source.sql == "integer" && std::in_range<int32_t>(number)) ||
+         (source.sql == "smallint" && std::in_range<int16_t>(number));
+}
+
+// `there`: the key's types at the source.
 publisher::Ghost GhostOf(const publisher::Declaration& declaration, const VerifyTable& table,
-                         const std::vector<size_t>& aggregate, const Difference& row) {
+                         const std::vector<size_t>& aggregate, const VerifySide& replica,
+                         const std::vector<KeyType>& there, const Difference& row) {
   publisher::Ghost ghost{.aggregate_id = row.key[aggregate[0]],
                          .version = row.replica_version.value_or(0),
                          .payload = nlohmann::ordered_json::object()};
   if (aggregate.size() > 1) ghost.tenant_id = row.key[aggregate[1]];
   for (const std::string& column : declaration.key) {
     const auto place = PlaceOf(table, column);
-    if (!place) {
-      ghost.key.clear();
+    if (!place || !Fits(row.key[*place], replica.types()[*place], there[*place])) {
+      ghost.key.clear();  // that it is gone was looked at as the replica spells it
       break;
     }
     ghost.key.push_back(row.key[*place]);
@@ -291,8 +304,10 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
     sieve.KeepOtherConstants();
     RETURN_IF_ERROR(sieve.KeepAlike(missing, options.complete));
     RETURN_IF_ERROR(sieve.KeepWhatIsThere(aggregate));
+    ASSIGN_OR_RETURN(const auto there, ReadKeyTypes(source.connection(), table.source));
     for (const RowKey& key : sieve.left()) {
-      plan.ghosts.push_back(GhostOf(declaration, table, aggregate, *ghosts.at(key)));
+      plan.ghosts.push_back(
+          GhostOf(declaration, table, aggregate, replica, there, *ghosts.at(key)));
     }
     plan.kept = std::move(sieve.kept());
   }

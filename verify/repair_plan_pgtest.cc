@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "projections/testing/test_group.h"
 #include "tests/support/test_database.h"
 #include "verify/repair_plan.h"
@@ -173,6 +175,23 @@ TEST_F(RepairPlanTest, AnAggregateThatIsThereIsNotSaidToBeAbsent) {
   ASSERT_THAT(plan.kept, SizeIs(1));
   EXPECT_THAT(plan.kept[0].key, ElementsAre("old", "1"));
   EXPECT_THAT(plan.kept[0].why, HasSubstr("the source has its aggregate"));
+}
+
+// The publisher would look for it as a number, and send nothing of the whole repair.
+TEST_F(RepairPlanTest, AGhostWhoseKeyTheSourceCouldNotHaveIsNotLookedForThere) {
+  Make("    key: id\n",
+       "CREATE TABLE shop.items (id int PRIMARY KEY, slug text, version int NOT NULL)",
+       "CREATE TABLE rm.items (id text PRIMARY KEY, version bigint, a text);"
+       "INSERT INTO rm.items VALUES ('7', 1, ''), ('5000000000', 1, ''), ('old-7', 1, '')");
+  EXPECT_THAT(Compare(), SizeIs(3));
+  std::map<std::string, publisher::KeyTexts> keys;
+  for (const publisher::Ghost& ghost : Plan({.remove = true, .whole_table = true}).ghosts) {
+    keys[ghost.aggregate_id] = ghost.key;
+  }
+  EXPECT_THAT(keys["7"], ElementsAre("7"));
+  EXPECT_THAT(keys["5000000000"], IsEmpty());
+  EXPECT_THAT(keys["old-7"], IsEmpty());
+  EXPECT_THAT(keys, SizeIs(3));
 }
 
 TEST_F(RepairPlanTest, ARowThatTheSourceSpellsOtherwiseStays) {
