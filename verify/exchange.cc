@@ -14,7 +14,8 @@ namespace {
 constexpr int kFileVersion = 1;
 constexpr int64_t kMostRanges = 4'096;
 constexpr int64_t kKeysPerRange = 10'000;
-constexpr int64_t kMostKeys = 200'000;  // in one file
+constexpr int64_t kMostKeys = 200'000;  // in one file, and listed here for one
+constexpr size_t kLookedUpAtOnce = 1'000;
 constexpr size_t kRangesAtOnce = 16;
 
 FileJson NewestJson(const std::optional<publisher::PublishedEvent>& event) {
@@ -141,7 +142,14 @@ class FileComparer {
         RETURN_IF_ERROR(AskInParts(lines_[i].range, here[i].count));
         continue;
       }
+      // Beyond, the next round lists them.
+      if (listed_ > 0 && listed_ + here[i].count > kMostKeys) {
+        found_.ranges.push_back(
+            {lines_[i].range, std::move(lines_[i].seen), std::move(lines_[i].absent)});
+        continue;
+      }
       ASSIGN_OR_RETURN(const auto rows, side_.List(lines_[i].range));
+      listed_ += static_cast<int64_t>(rows.size());
       Compare(lines_[i], rows);
     }
     lines_.clear();
@@ -200,6 +208,7 @@ class FileComparer {
   VerifySide& side_;
   FileComparison& found_;
   std::vector<FileLine> lines_;
+  int64_t listed_ = 0;
 };
 
 }  // namespace
@@ -288,15 +297,22 @@ absl::StatusOr<FileComparison> CompareWithFile(
     RETURN_IF_ERROR(comparer.Add(*std::move(line)));
   }
   RETURN_IF_ERROR(comparer.Flush());
-  for (const auto& [key, version] : comparer.wanted) {
-    ASSIGN_OR_RETURN(const auto rows, side.Find({key}));
-    const auto now = rows.find(key);
-    if (now != rows.end() && now->second >= version) continue;
-    found.result.differences.push_back(
-        {.kind = now == rows.end() ? DifferenceKind::kMissing : DifferenceKind::kBehind,
-         .key = key,
-         .source_version = version,
-         .replica_version = now == rows.end() ? std::nullopt : std::optional(now->second)});
+  std::vector<RowKey> keys;
+  for (const auto& [key, version] : comparer.wanted) keys.push_back(key);
+  for (size_t i = 0; i < keys.size(); i += kLookedUpAtOnce) {
+    const std::vector<RowKey> page(keys.begin() + i,
+                                   keys.begin() + std::min(i + kLookedUpAtOnce, keys.size()));
+    ASSIGN_OR_RETURN(const auto rows, side.Find(page));
+    for (const RowKey& key : page) {
+      const int64_t version = comparer.wanted.at(key);
+      const auto now = rows.find(key);
+      if (now != rows.end() && now->second >= version) continue;
+      found.result.differences.push_back(
+          {.kind = now == rows.end() ? DifferenceKind::kMissing : DifferenceKind::kBehind,
+           .key = key,
+           .source_version = version,
+           .replica_version = now == rows.end() ? std::nullopt : std::optional(now->second)});
+    }
   }
   found.result.first_look = static_cast<int64_t>(comparer.wanted.size());
   std::ranges::sort(found.result.differences, {}, &Difference::key);

@@ -108,6 +108,28 @@ TEST_F(VerifyPlanTest, ARangeOfManyRowsIsNotListedButAskedForInParts) {
   EXPECT_GT(third->ranges[0].seen.size() + third->ranges[1].seen.size(), 10000u);
 }
 
+// Memory, and the next file, would grow with what only the replica has.
+TEST_F(VerifyPlanTest, OfVeryManyRowsThatOnlyTheReplicaHasSomeAreListedAtATime) {
+  MakeTables();
+  replica_.Run(
+      "INSERT INTO rm.videos (owner, video, version) SELECT 't9', md5('x' || g)::uuid, 1 FROM "
+      "generate_series(1, 230000) g");
+  const auto first = CompareFile(Export());
+  const auto second = CompareFile(Export(&first->ranges));
+  const auto third = CompareFile(Export(&second->ranges));
+  ASSERT_TRUE(third.ok()) << third.status();
+  ASSERT_EQ(third->ranges.size(), second->ranges.size());
+  size_t seen = 0;
+  for (const AskedRange& one : third->ranges) seen += one.seen.size();
+  EXPECT_GT(seen, 150'000u);
+  EXPECT_LE(seen, 200'000u);
+  // What was seen twice is decided, and makes room.
+  const auto fourth = CompareFile(Export(&third->ranges));
+  ASSERT_TRUE(fourth.ok()) << fourth.status();
+  EXPECT_EQ(fourth->result.differences.size(), seen);
+  EXPECT_LT(fourth->ranges.size(), third->ranges.size());
+}
+
 TEST_F(VerifyPlanTest, AFileThatWasCutOffOrIsOfSomethingElseIsRefused) {
   MakeTables();
   const std::string text = Export();
