@@ -164,6 +164,7 @@ std::string VerifySide::InRange(const KeyRange& range, postgres::Params* params,
 
 absl::StatusOr<postgres::Result> VerifySide::Ask(const std::string& sql,
                                                  const postgres::Params& params) {
+  if (before_each_) before_each_();
   auto answer = AskReadOnly(connection_, sql, params);
   if (answer.ok()) return answer;
   const auto classified = postgres::Classify(answer.status());

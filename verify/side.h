@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -90,6 +92,9 @@ class VerifySide {
   // The keys as this side spells them.
   absl::StatusOr<std::vector<RowKey>> Spelt(const std::vector<RowKey>& keys);
 
+  // Called before each statement, so that whoever holds a lease can renew it.
+  void BeforeEach(std::function<void()> call) { before_each_ = std::move(call); }
+
   const SideRows& rows() const { return rows_; }
   const std::vector<KeyType>& types() const { return types_; }
   postgres::Connection& connection() { return connection_; }
@@ -116,6 +121,7 @@ class VerifySide {
   postgres::Connection& connection_;
   const SideRows rows_;
   const std::vector<KeyType> types_;
+  std::function<void()> before_each_;
 };
 
 }  // namespace lockstep::verify

@@ -57,6 +57,9 @@ absl::Status RangeStep::Connect() {
   ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(*at_replica_, parts_.table.replica));
   source_ = std::make_unique<verify::VerifySide>(*at_source_, parts_.table.source, types);
   replica_ = std::make_unique<verify::VerifySide>(*at_replica_, parts_.table.replica, types);
+  for (verify::VerifySide* const side : {source_.get(), replica_.get()}) {
+    side->BeforeEach(parts_.alive);
+  }
   if (parts_.projector == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(deep_, verify::DeepCompare::Make(parts_.target.declaration, *parts_.projector,
                                                     parts_.table, *source_, *replica_));
@@ -104,7 +107,7 @@ absl::StatusOr<std::optional<verify::RowKey>> RangeStep::EndOf(const verify::Key
 }
 
 absl::StatusOr<RangeStep::Compared> RangeStep::Next(const std::optional<verify::RowKey>& from,
-                                                    int64_t rows) {
+                                                    int64_t rows, int64_t divided) {
   verify::KeyRange range{.from = from};
   for (verify::VerifySide* const side : {source_.get(), replica_.get()}) {
     ASSIGN_OR_RETURN(const bool sorted, side->Sorted());
@@ -112,7 +115,7 @@ absl::StatusOr<RangeStep::Compared> RangeStep::Next(const std::optional<verify::
     ASSIGN_OR_RETURN(const int64_t all, side->Estimate({}));
     rows = std::max(rows, all / kScans);
   }
-  ASSIGN_OR_RETURN(range.below, EndOf(range, rows));
+  ASSIGN_OR_RETURN(range.below, EndOf(range, std::max<int64_t>(1, rows / divided)));
   Compared compared{.next = range.below};
   ASSIGN_OR_RETURN(compared.result, MakeVerify().RunRange(range, parts_.stop));
   if (!range.below) return compared;

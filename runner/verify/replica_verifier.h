@@ -71,7 +71,7 @@ class ReplicaVerifier final : public Service {
     prometheus::Counter& failures;
     SteadyTime declare_at{};
     std::map<std::pair<std::string, std::string>, int64_t>
-        rows{};  // in a range; fewer after timeouts
+        divided{};  // by so much are ranges smaller than they should be; after timeouts
   };
 
   void Work();
