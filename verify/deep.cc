@@ -28,6 +28,8 @@ SELECT n, v, there, array_to_string(different, E'\x01') AS columns
  WHERE different IS NULL OR cardinality(different) > 0
  ORDER BY n)";
 
+constexpr size_t kUnmappedAtOnce = 1'000;
+
 std::string JoinAll(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -149,9 +151,17 @@ absl::Status DeepCompare::Compare(const postgres::Result& rows, std::vector<Diff
   std::vector<RowKey> keys;
   postgres::Array versions, masks;
   std::vector<postgres::Array> values(parts_->columns.size());
+  std::vector<Difference> unmapped;
   for (const postgres::Row row : rows) {
-    ASSIGN_OR_RETURN(const auto mapped, parts_->Map(row));
-    const auto& change = static_cast<const projections::MappedChange&>(*mapped);
+    const auto mapped = parts_->Map(row);
+    if (!mapped.ok()) {
+      unmapped.push_back({.kind = DifferenceKind::kContent,
+                          .key = parts_->source.KeyOf(row),
+                          .source_version = row.Int("v"),
+                          .unmapped = std::string(MessageOf(mapped.status()))});
+      continue;
+    }
+    const auto& change = static_cast<const projections::MappedChange&>(**mapped);
     for (const projections::RowChange& one : change.rows) {
       if (one.table != parts_->table.index) continue;
       keys.push_back(parts_->source.KeyOf(row));
@@ -166,6 +176,17 @@ absl::Status DeepCompare::Compare(const postgres::Result& rows, std::vector<Diff
                                                     : values[i].AddNull();
       }
       masks.Add(std::string_view(mask));
+    }
+  }
+  for (size_t i = 0; i < unmapped.size(); i += kUnmappedAtOnce) {
+    const size_t end = std::min(i + kUnmappedAtOnce, unmapped.size());
+    std::vector<RowKey> wanted;
+    for (size_t j = i; j < end; ++j) wanted.push_back(unmapped[j].key);
+    ASSIGN_OR_RETURN(const auto here, parts_->replica.Find(wanted));
+    for (size_t j = i; j < end; ++j) {
+      const auto version = here.find(unmapped[j].key);
+      if (version != here.end()) unmapped[j].replica_version = version->second;
+      found->push_back(std::move(unmapped[j]));
     }
   }
   if (keys.empty()) return absl::OkStatus();

@@ -26,7 +26,8 @@ class DeepCompare {
   ~DeepCompare();
 
   // Appends rows of the same version that hold other values, and those that the replica has in
-  // another version or not at all: their versions differ, their columns are empty.
+  // another version or not at all: their versions differ, their columns are empty. And rows that
+  // can't go through the projection.
   absl::Status InRange(const KeyRange& range, std::vector<Difference>* found);
   absl::Status OfKeys(const std::vector<RowKey>& keys, std::vector<Difference>* found);
 

@@ -105,6 +105,32 @@ TEST_F(VerifyPlanTest, RowsOfAnotherVersionAreSaidNotToHaveBeenCompared) {
   }
 }
 
+// One such row must not keep all others from being compared.
+TEST_F(VerifyPlanTest, ARowThatCantGoThroughTheProjectionIsADifferenceAndNotTheEnd) {
+  MakeTables();
+  Load(kDeclared,
+       std::string(kGroup) +
+           "  - name: by_title\n    table: rm.by_title\n    key: {title: {field: title}}\n"
+           "    version: version\n    events:\n"
+           "      VideoSaved: {replace: {video: {field: id}}}\n");
+  replica_.Run("UPDATE rm.videos SET title = 'spoilt' WHERE " + Where(1));
+  EXPECT_THAT(Deep(),
+              ::testing::UnorderedElementsAre("content c4ca4238 title", "content 8f14e45f "));
+  for (const Difference& one : differences_) {
+    if (!one.columns.empty()) continue;
+    EXPECT_THAT(one.unmapped, HasSubstr("can't go through projection videos"));
+  }
+  // Sent, it would be a dead letter.
+  const VerifyTable table = Plan()->front();
+  const auto types = ReadKeyTypes(*at_replica_, table.replica);
+  VerifySide source(*at_source_, table.source, *types);
+  VerifySide replica(*at_replica_, table.replica, *types);
+  const auto plan = PlanRepair(declaration_, table, source, replica, differences_, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->keys, SizeIs(1));
+  EXPECT_EQ(plan->unmapped, 1);
+}
+
 TEST_F(VerifyPlanTest, ARepairNamesTheSourcesKeysAndAGhostsAggregate) {
   MakeTables();
   replica_.Run("DELETE FROM rm.videos WHERE " + Where(4) +

@@ -286,6 +286,8 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
   for (const Difference& one : differences) {
     if (one.kind == DifferenceKind::kAhead) {
       ++plan.ahead;
+    } else if (!one.unmapped.empty()) {
+      ++plan.unmapped;
     } else if (one.kind != DifferenceKind::kGhost) {
       wanted.push_back(one.key);
       if (one.kind == DifferenceKind::kMissing) missing.push_back(one.key);

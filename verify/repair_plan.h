@@ -26,6 +26,7 @@ struct RepairPlan {
   int64_t ghosts_left = 0;  // that were not asked for
   int64_t ahead = 0;        // the source holds less than the replica: a snapshot would not replace
   int64_t gone = 0;         // the source has them no longer
+  int64_t unmapped = 0;     // as snapshots they would be dead letters
 
   bool empty() const { return keys.empty() && ghosts.empty(); }
 };

@@ -37,6 +37,9 @@ struct Difference {
   std::optional<int64_t> source_version;
   std::optional<int64_t> replica_version;
   std::vector<std::string> columns;  // of kContent: those that differ; never their values
+  // Of kContent: why the source's row, as a snapshot, can't go through the projection, so that
+  // nothing could be compared; empty = it can. Sent again it would be a dead letter.
+  std::string unmapped = {};
 };
 
 struct VerifyOptions {
