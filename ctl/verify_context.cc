@@ -13,6 +13,7 @@
 #include "verify/deep.h"
 #include "verify/passage.h"
 #include "verify/session.h"
+#include "verify/tombstones.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -151,7 +152,11 @@ absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
         ASSIGN_OR_RETURN(auto passage, MakePassage());
         return passage.Await(token);
       },
-      .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); }};
+      .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); },
+      .deleted =
+          [&](const std::vector<verify::RowKey>& some) {
+            return verify::FindDeleted(replica_side, table, runner_.schema(), group(), some);
+          }};
   std::unique_ptr<verify::DeepCompare> deep;
   if (flags_.deep) {
     ASSIGN_OR_RETURN(deep, verify::DeepCompare::Make(declaration_, *group_->projector, table,

@@ -4,6 +4,7 @@
 
 #include "verify/repair_plan.h"
 #include "verify/testing/verify_plan_test.h"
+#include "verify/tombstones.h"
 
 namespace lockstep::verify {
 namespace {
@@ -161,6 +162,54 @@ TEST_F(VerifyPlanTest, ARepairNamesTheSourcesKeysAndAGhostsAggregate) {
   EXPECT_THAT(ghost.key, ElementsAre("t1", "d3d94468-02a4-4259-755d-38e6d163e820"));
   EXPECT_EQ(ghost.version, 3);
   EXPECT_EQ(ghost.payload.dump(), R"({"id":"d3d94468-02a4-4259-755d-38e6d163e820"})");
+}
+
+// A source that was restored has a row again that the replica has deleted since.
+TEST_F(VerifyPlanTest, ARowThatANewerDeleteKeepsAwayIsAheadAndNotMissing) {
+  MakeTables();
+  ASSERT_TRUE(projections::MigrateState(*at_replica_).ok());
+  replica_.Run(
+      "INSERT INTO lockstep_state.consumer_groups (group_name) VALUES ('feed');"
+      "INSERT INTO lockstep_state.slots (group_name, slot, subscription) VALUES ('feed', 1, 's')");
+  const auto found = [&] {
+    const VerifyTable table = Plan()->front();
+    const auto types = ReadKeyTypes(*at_replica_, table.replica);
+    VerifySide source(*at_source_, table.source, *types);
+    VerifySide replica(*at_replica_, table.replica, *types);
+    const state::Schema schema("lockstep_state");
+    Verify verify({.source = source,
+                   .replica = replica,
+                   .passed = [](const std::stop_token&) { return absl::OkStatus(); },
+                   .deleted =
+                       [&](const std::vector<RowKey>& keys) {
+                         return FindDeleted(replica, table, schema, "feed", keys);
+                       }},
+                  {});
+    const auto result = verify.Run({});
+    EXPECT_TRUE(result.ok()) << result.status();
+    std::vector<std::string> lines;
+    for (const Difference& one : result->differences) {
+      lines.push_back(fmt::format("{} {}", Name(one.kind), one.key[1].substr(0, 8)));
+    }
+    return lines;
+  };
+  const auto expected =
+      ::testing::UnorderedElementsAre("ahead c4ca4238", "missing c81e728d", "missing eccbc87e");
+  // Marked deleted, in a newer version, in an older one; and not there at all.
+  replica_.Run("UPDATE rm.videos SET deleted_at = now(), version = 90 WHERE " + Where(1) +
+               "; UPDATE rm.videos SET deleted_at = now(), version = 0 WHERE " + Where(2) +
+               "; DELETE FROM rm.videos WHERE " + Where(3));
+  EXPECT_THAT(found(), expected);
+
+  std::string hard = kGroup;
+  const std::string mark = "    deleted_at: deleted_at\n";
+  Load(kDeclared, hard.replace(hard.find(mark), mark.size(), ""));
+  replica_.Run("DELETE FROM rm.videos WHERE " + Where(1) + " OR " + Where(2) +
+               "; INSERT INTO lockstep_state.row_versions (consumer_group, generation, projection,"
+               " row_key, version, first_version, deleted_at) SELECT 'feed', s.generation,"
+               " 'videos', ROW('t' || g, md5(g::text)::uuid)::text, CASE g WHEN 1 THEN 90 ELSE 0"
+               " END, 0, now() FROM lockstep_state.slots s, generate_series(1, 2) g");
+  EXPECT_THAT(found(), expected);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 #include "verify/session.h"
+#include "verify/tombstones.h"
 
 namespace lockstep::runner {
 namespace {
@@ -77,11 +78,18 @@ std::string RangeStep::KeyedBy() const {
 
 verify::Verify RangeStep::MakeVerify() {
   verify::Verify::Parts parts{
-      .source = *source_, .replica = *replica_, .passed = [this](const std::stop_token& stop) {
-        return verify::Passage({.connection = at_source_.get()}, parts_.target.declaration,
-                               *at_replica_, parts_.schema, parts_.group, parts_.passage)
-            .Await(stop);
-      }};
+      .source = *source_,
+      .replica = *replica_,
+      .passed =
+          [this](const std::stop_token& stop) {
+            return verify::Passage({.connection = at_source_.get()}, parts_.target.declaration,
+                                   *at_replica_, parts_.schema, parts_.group, parts_.passage)
+                .Await(stop);
+          },
+      .deleted =
+          [this](const std::vector<verify::RowKey>& keys) {
+            return verify::FindDeleted(*replica_, parts_.table, parts_.schema, parts_.group, keys);
+          }};
   if (deep_) {
     parts.deep = [this](const verify::KeyRange& range, std::vector<verify::Difference>* found) {
       return deep_->InRange(range, found);
