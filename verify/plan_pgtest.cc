@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "verify/repair_plan.h"
 #include "verify/testing/verify_plan_test.h"
 #include "verify/tombstones.h"
@@ -104,6 +106,37 @@ TEST_F(VerifyPlanTest, RowsOfAnotherVersionAreSaidNotToHaveBeenCompared) {
     EXPECT_NE(one.source_version, one.replica_version);
     EXPECT_THAT(one.columns, IsEmpty());
   }
+}
+
+TEST_F(VerifyPlanTest, WideRowsAreReadAFewAtATimeAndAllOfThem) {
+  MakeTables();
+  replica_.Run("UPDATE rm.videos SET kind = 'spoilt'");
+  const VerifyTable table = Plan()->front();
+  const auto types = ReadKeyTypes(*at_replica_, table.replica);
+  VerifySide source(*at_source_, table.source, *types);
+  VerifySide replica(*at_replica_, table.replica, *types);
+  int statements = 0;
+  source.BeforeEach([&] { ++statements; });
+  // A payload has more than a hundred bytes.
+  const auto deep =
+      DeepCompare::Make(declaration_, *group_.projector, table, source, replica, 1'000);
+  ASSERT_TRUE(deep.ok()) << deep.status();
+  std::vector<Difference> found, again;
+  ASSERT_TRUE((*deep)->InRange({}, &found).ok());
+  EXPECT_THAT(found, SizeIs(300));
+  EXPECT_GE(statements, 30);
+  std::set<RowKey> keys;
+  for (const Difference& one : found) keys.insert(one.key);
+  EXPECT_THAT(keys, SizeIs(300));
+  statements = 0;
+  ASSERT_TRUE((*deep)->OfKeys({keys.begin(), keys.end()}, &again).ok());
+  EXPECT_THAT(again, SizeIs(300));
+  EXPECT_GE(statements, 30);
+  // Not even the first fits.
+  const auto narrow = DeepCompare::Make(declaration_, *group_.projector, table, source, replica, 0);
+  found.clear();
+  ASSERT_TRUE((*narrow)->InRange({}, &found).ok());
+  EXPECT_THAT(found, SizeIs(300));
 }
 
 // One such row must not keep all others from being compared.

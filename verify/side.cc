@@ -62,6 +62,19 @@ SELECT {named_texts}, t.* FROM {rows} AS t WHERE {range})";
 constexpr std::string_view kFind = R"(
 SELECT {named_texts}, t.* FROM {wanted} AS w JOIN {rows} AS t ON {matched})";
 
+// Rows can be wide without warning: what is read at once is bounded, as a backfill's pages are.
+constexpr std::string_view kPage = R"(
+SELECT {named_texts}, t.*
+  FROM (SELECT t.*, count(*) OVER () AS rows_there,
+               sum(octet_length(t.payload)) OVER w - octet_length(t.payload) AS bytes_before
+          FROM ({page}) AS t
+        WINDOW w AS (ORDER BY {order} ROWS UNBOUNDED PRECEDING)) AS t
+ WHERE bytes_before <= {bytes} ORDER BY {order})";
+constexpr std::string_view kRangePage =
+    "SELECT t.*, 0 AS n FROM {rows} AS t WHERE {range} ORDER BY {keys} LIMIT {step}";
+constexpr std::string_view kKeysPage =
+    "SELECT t.*, w.n FROM {wanted} AS w JOIN {rows} AS t ON {matched}";
+
 constexpr std::string_view kSpelt = "SELECT {named_texts} FROM {wanted} AS t ORDER BY t.n";
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator = ", ") {
@@ -155,7 +168,7 @@ std::string VerifySide::InRange(const KeyRange& range, postgres::Params* params,
     }
     conditions.push_back(fmt::format("({}) {} ({})", Join(names), comparison, Join(values)));
   };
-  bound(">=", range.from);
+  bound(range.behind ? ">" : ">=", range.from);
   bound("<", range.below);
   if (!conditions.empty()) return Join(conditions, " AND ");
   params->Add(1);
@@ -302,20 +315,35 @@ RowKey VerifySide::KeyOf(const postgres::Row& row) const {
   return key;
 }
 
-absl::StatusOr<postgres::Result> VerifySide::Read(const KeyRange& range, const std::string& more) {
+std::string VerifySide::PageSql(std::string_view rows, std::string_view order, int64_t bytes,
+                                const std::string& more) const {
+  return Sql(postgres::FillNames(
+                 kPage, {{"page", rows}, {"order", order}, {"bytes", std::to_string(bytes)}}),
+             more);
+}
+
+absl::StatusOr<postgres::Result> VerifySide::ReadPage(const KeyRange& range,
+                                                      const std::string& more, int64_t rows,
+                                                      int64_t bytes) {
   postgres::Params params;
   int next = 1;
   const std::string within = InRange(range, &params, &next);
-  return Ask(Sql(postgres::FillNames(kList, {{"range", within}}), more), params);
+  const std::string page =
+      postgres::FillNames(kRangePage, {{"range", within}, {"step", std::to_string(rows)}});
+  return Ask(PageSql(page, "{keys}", bytes, more), params);
 }
 
-absl::StatusOr<postgres::Result> VerifySide::ReadKeys(const std::vector<RowKey>& keys,
-                                                      const std::string& more) {
-  return Ask(Sql(kFind, more), Wanted(keys));
+absl::StatusOr<postgres::Result> VerifySide::ReadPage(const std::vector<RowKey>& keys,
+                                                      const std::string& more, int64_t bytes) {
+  return Ask(PageSql(kKeysPage, "n", bytes, more), Wanted(keys));
 }
 
 absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range) {
-  ASSIGN_OR_RETURN(const auto answer, Read(range, ""));
+  postgres::Params params;
+  int next = 1;
+  const std::string within = InRange(range, &params, &next);
+  ASSIGN_OR_RETURN(const auto answer,
+                   Ask(Sql(postgres::FillNames(kList, {{"range", within}})), params));
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {
     const auto [at, fresh] = rows.emplace(KeyOf(row), row.Int("v"));
@@ -332,7 +360,7 @@ absl::StatusOr<std::vector<RowKey>> VerifySide::Spelt(const std::vector<RowKey>&
 }
 
 absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::Find(const std::vector<RowKey>& keys) {
-  ASSIGN_OR_RETURN(const auto answer, ReadKeys(keys, ""));
+  ASSIGN_OR_RETURN(const auto answer, Ask(Sql(kFind), Wanted(keys)));
   const std::set<RowKey> asked(keys.begin(), keys.end());
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {

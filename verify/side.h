@@ -22,6 +22,7 @@ using RowKey = std::vector<std::string>;
 struct KeyRange {
   std::optional<RowKey> from;
   std::optional<RowKey> below;
+  bool behind = false;  // `from` itself is not in it
 };
 
 // What a key column is compared and sorted as, on both sides: a type of Postgres, and the text
@@ -99,11 +100,14 @@ class VerifySide {
   const std::vector<KeyType>& types() const { return types_; }
   postgres::Connection& connection() { return connection_; }
 
-  // The rows of the range, or of the keys: their keys (KeyOf), v, and more: `more` is ", expression
-  // AS name", of a row r.
-  absl::StatusOr<postgres::Result> Read(const KeyRange& range, const std::string& more);
-  absl::StatusOr<postgres::Result> ReadKeys(const std::vector<RowKey>& keys,
-                                            const std::string& more);
+  // The first rows of the range in the order of keys, or of the keys in theirs: their keys (KeyOf),
+  // v, and more: `more` is ", expression AS name", of a row r, one of them named payload. As many
+  // as `rows`, and as hold about `bytes` in their payloads, but at least one. How many of the range
+  // (up to `rows`), or of the keys, there are says rows_there; n is a key's place, from 1.
+  absl::StatusOr<postgres::Result> ReadPage(const KeyRange& range, const std::string& more,
+                                            int64_t rows, int64_t bytes);
+  absl::StatusOr<postgres::Result> ReadPage(const std::vector<RowKey>& keys,
+                                            const std::string& more, int64_t bytes);
   RowKey KeyOf(const postgres::Row& row) const;
 
   // For statements of others on the same rows: the text with {rows} replaced by a table of k1, k2,
@@ -114,6 +118,8 @@ class VerifySide {
 
  private:
   std::string InRange(const KeyRange& range, postgres::Params* params, int* next) const;
+  std::string PageSql(std::string_view rows, std::string_view order, int64_t bytes,
+                      const std::string& more) const;
   absl::Status Twice(const RowKey& key) const;
   absl::Status Unversioned(int64_t rows) const;
   absl::StatusOr<postgres::Result> Ask(const std::string& sql, const postgres::Params& params);
