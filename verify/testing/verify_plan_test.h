@@ -97,7 +97,7 @@ class VerifyPlanTest : public ::testing::Test {
     auto loaded = publisher::LoadDeclaration(file.path());
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     declaration_ = *std::move(loaded);
-    auto of = projections::LoadText(group);
+    auto of = projections::LoadText(group, "", {.state_schema = "lockstep_state"});
     ASSERT_TRUE(of.ok()) << of.status();
     group_ = *std::move(of);
   }
