@@ -128,7 +128,8 @@ class Repairing {
     const std::vector<Difference>& differences = result.differences;
     ASSIGN_OR_RETURN(const RepairPlan plan, verify::PlanRepair(verify_.declaration(), table, source,
                                                                replica, differences, ghosts));
-    left_.differences += plan.ahead + plan.ghosts_left + static_cast<int64_t>(plan.kept.size());
+    left_.differences +=
+        plan.ahead + plan.unmapped + plan.ghosts_left + static_cast<int64_t>(plan.kept.size());
     Json json = {{"projection", table.projection},
                  {"table", table.name},
                  {"rows", plan.keys.size()},
@@ -140,6 +141,7 @@ class Repairing {
                                         })},
                  {"ahead", plan.ahead},
                  {"gone", plan.gone},
+                 {"unmapped", plan.unmapped},
                  {"repair", nullptr}};
     PrintPlan(table, plan);
     if (plan.empty()) return json;
@@ -181,6 +183,7 @@ class Repairing {
     std::vector<verify::RowKey> keys;
     for (const Difference& one : differences) {
       if (one.kind == verify::DifferenceKind::kAhead || kept.contains(one.key)) continue;
+      if (!one.unmapped.empty()) continue;
       if (one.kind == verify::DifferenceKind::kGhost && !options_.delete_ghosts) continue;
       keys.push_back(one.key);
     }
@@ -215,6 +218,11 @@ class Repairing {
           "  {} rows are ahead of their source and stay: it was restored, or changes rows without "
           "raising their version; a rebuild takes its state over\n",
           plan.ahead);
+    }
+    if (plan.unmapped > 0) {
+      Print(
+          "  {} rows can't go through the projection and are not sent: `verify --deep` says why\n",
+          plan.unmapped);
     }
     if (plan.gone > 0) Print("  {} rows are gone from the source meanwhile\n", plan.gone);
   }
@@ -254,8 +262,9 @@ void AddRepair(const Command& program) {
              {"--delete-ghosts", &o->delete_ghosts,
               "also delete rows that the source does not have, at every consumer"},
              {"--whole-table", &o->whole_table,
-              "with --delete-ghosts: every row of the table is of this source; without, only rows "
-              "whose `aggregate` column says so are deleted"},
+              "with --delete-ghosts: every row of the table is of this source, and a query has all "
+              "of them; without, only rows whose `aggregate` column says so are deleted, and none "
+              "where the source is a query"},
              {"--no-wait", &o->no_wait, "don't wait until it is done and compare again"},
              {"--reason", &o->reason, "why; goes into the audit"}});
 }

@@ -7,6 +7,7 @@
 #include "ctl/print.h"
 #include "ctl/verify_context.h"
 #include "platform/daemon/signals.h"
+#include "platform/duration.h"
 #include "platform/status.h"
 #include "verify/exchange.h"
 
@@ -40,7 +41,7 @@ absl::Status VerifyAll(const Context& context, const Flags& flags) {
   return done.ok() ? Verdict(tally) : Failed(done);
 }
 
-absl::Status ExportTo(const Context& context, const Flags& flags) {
+absl::Status ExportTo(const Context& context, const Flags& flags, const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const auto verify, VerifyContext::Open(context, flags, VerifyContext::kSource));
   if (verify->tables().size() > 1) {
     return InvalidArgument("several projections take these rows: name one with --projection");
@@ -49,11 +50,19 @@ absl::Status ExportTo(const Context& context, const Flags& flags) {
   ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(verify->source(), table.source));
   verify::VerifySide side(verify->source(), table.source, types);
   const auto line = [](const std::string& text) { std::cout << text << '\n'; };
-  ASSIGN_OR_RETURN(const auto newest, verify::NewestEvent(verify->source(), verify->declaration()));
+  verify::PassageOptions waiting;
+  ASSIGN_OR_RETURN(waiting.timeout, ParseDuration(flags.wait));
+  waiting.waiting = [&](const std::string& what) { verify->printer().Wait(what); };
   verify::ExchangeHeader header{.backfill = verify->declaration().name,
                                 .projection = table.projection,
                                 .types = types,
-                                .newest = newest};
+                                .newest = [&] {
+                                  auto newest = verify::AwaitPublished(
+                                      verify->source(), verify->declaration(), waiting,
+                                      Clock::System().Steady() + waiting.timeout, stop);
+                                  verify->printer().EndLine();
+                                  return newest;
+                                }};
   std::vector<verify::AskedRange> finer;
   if (!flags.ranges.empty()) {
     std::ifstream from(flags.ranges);
@@ -67,7 +76,8 @@ absl::Status ExportTo(const Context& context, const Flags& flags) {
 }
 
 absl::Status Export(const Context& context, const Flags& flags) {
-  const absl::Status done = ExportTo(context, flags);
+  Signals signals;
+  const absl::Status done = ExportTo(context, flags, signals.stop_token());
   return done.ok() ? done : Failed(done);
 }
 
@@ -144,7 +154,9 @@ void AddVerify(const Command& program) {
       .Add("export", "write ranges of the source (--database), with count and hash, to stdout", o,
            Export)
       .With(o->Files())
-      .With({{"--ranges", &o->ranges, "the keys of these ranges, which `verify compare` wrote"}});
+      .With({{"--ranges", &o->ranges, "the keys of these ranges, which `verify compare` wrote"},
+             {"--wait", &o->wait, "how long to wait until the outbox is published",
+              Option::kShowsDefault}});
   verify
       .Add("compare", "compare a read model (--database or --config) with an exported file", o,
            CompareFile)

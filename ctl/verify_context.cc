@@ -13,6 +13,7 @@
 #include "verify/deep.h"
 #include "verify/passage.h"
 #include "verify/session.h"
+#include "verify/tombstones.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -151,7 +152,11 @@ absl::StatusOr<VerifyResult> VerifyContext::Run(const VerifyTable& table,
         ASSIGN_OR_RETURN(auto passage, MakePassage());
         return passage.Await(token);
       },
-      .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); }};
+      .progress = [&](int64_t done, int64_t total) { printer_.Show(done, total); },
+      .deleted =
+          [&](const std::vector<verify::RowKey>& some) {
+            return verify::FindDeleted(replica_side, table, runner_.schema(), group(), some);
+          }};
   std::unique_ptr<verify::DeepCompare> deep;
   if (flags_.deep) {
     ASSIGN_OR_RETURN(deep, verify::DeepCompare::Make(declaration_, *group_->projector, table,
@@ -199,6 +204,7 @@ Json ResultJson(const VerifyTable& table, const VerifyResult& result) {
                 {"source_version", OrNull(one.source_version)},
                 {"replica_version", OrNull(one.replica_version)}};
     if (!one.columns.empty()) row["columns"] = one.columns;
+    if (!one.unmapped.empty()) row["unmapped"] = one.unmapped;
     return row;
   });
   json["more"] = result.more;
@@ -222,9 +228,10 @@ void PrintResult(const VerifyTable& table, const VerifyResult& result, int shown
   const size_t some = std::min(static_cast<size_t>(std::max(shown, 0)), result.differences.size());
   for (size_t i = 0; i < some; ++i) {
     const Difference& one = result.differences[i];
-    Print("  {:<8} {}  source {}, here {}{}{}\n", Name(one.kind), fmt::join(one.key, ", "),
+    Print("  {:<8} {}  source {}, here {}{}{}{}\n", Name(one.kind), fmt::join(one.key, ", "),
           VersionText(one.source_version), VersionText(one.replica_version),
-          one.columns.empty() ? "" : ": ", fmt::join(one.columns, ", "));
+          one.columns.empty() && one.unmapped.empty() ? "" : ": ", fmt::join(one.columns, ", "),
+          one.unmapped);
   }
   if (some < result.differences.size()) {
     Print("  … {} more; --limit shows more of them, --json all\n",

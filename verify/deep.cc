@@ -28,6 +28,9 @@ SELECT n, v, there, array_to_string(different, E'\x01') AS columns
  WHERE different IS NULL OR cardinality(different) > 0
  ORDER BY n)";
 
+constexpr int64_t kPageRows = 20'000;
+constexpr size_t kUnmappedAtOnce = 1'000;
+
 std::string JoinAll(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -85,7 +88,7 @@ DeepCompare::~DeepCompare() = default;
 
 absl::StatusOr<std::unique_ptr<DeepCompare>> DeepCompare::Make(
     const publisher::Declaration& declaration, const projections::GroupProjector& projector,
-    const VerifyTable& table, VerifySide& source, VerifySide& replica) {
+    const VerifyTable& table, VerifySide& source, VerifySide& replica, int64_t page_bytes) {
   ASSIGN_OR_RETURN(auto payloads, publisher::PayloadMaker::Make(declaration));
   ASSIGN_OR_RETURN(const auto query,
                    publisher::SourceQuery::Make(source.connection(), declaration));
@@ -132,26 +135,55 @@ absl::StatusOr<std::unique_ptr<DeepCompare>> DeepCompare::Make(
                                                             {"given", JoinAll(given)},
                                                             {"names", JoinAll(names)}}),
                            columns);
-  return std::unique_ptr<DeepCompare>(new DeepCompare(std::move(parts)));
+  auto made = std::unique_ptr<DeepCompare>(new DeepCompare(std::move(parts)));
+  made->page_bytes_ = page_bytes;
+  return made;
 }
 
 absl::Status DeepCompare::InRange(const KeyRange& range, std::vector<Difference>* found) {
-  ASSIGN_OR_RETURN(const auto rows, parts_->source.Read(range, parts_->more));
-  return Compare(rows, found);
+  KeyRange left = range;
+  int64_t rows = kPageRows;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto page,
+                     parts_->source.ReadPage(left, parts_->more, rows, page_bytes_));
+    if (page.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(Compare(page, found));
+    const int64_t there = page[0].Int("rows_there");
+    if (page.rows() == there && there < rows) return absl::OkStatus();
+    left.from = parts_->source.KeyOf(page[page.rows() - 1]);
+    left.behind = true;
+    // Where rows are wide, the server need not look at more than will come.
+    rows = std::clamp<int64_t>(2 * page.rows(), 1, kPageRows);
+  }
 }
 
 absl::Status DeepCompare::OfKeys(const std::vector<RowKey>& keys, std::vector<Difference>* found) {
-  ASSIGN_OR_RETURN(const auto rows, parts_->source.ReadKeys(keys, parts_->more));
-  return Compare(rows, found);
+  std::vector<RowKey> left = keys;
+  while (!left.empty()) {
+    ASSIGN_OR_RETURN(const auto page, parts_->source.ReadPage(left, parts_->more, page_bytes_));
+    if (page.empty()) break;
+    RETURN_IF_ERROR(Compare(page, found));
+    if (page.rows() == page[0].Int("rows_there")) break;
+    left.erase(left.begin(), left.begin() + page[page.rows() - 1].Int("n"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DeepCompare::Compare(const postgres::Result& rows, std::vector<Difference>* found) {
   std::vector<RowKey> keys;
   postgres::Array versions, masks;
   std::vector<postgres::Array> values(parts_->columns.size());
+  std::vector<Difference> unmapped;
   for (const postgres::Row row : rows) {
-    ASSIGN_OR_RETURN(const auto mapped, parts_->Map(row));
-    const auto& change = static_cast<const projections::MappedChange&>(*mapped);
+    const auto mapped = parts_->Map(row);
+    if (!mapped.ok()) {
+      unmapped.push_back({.kind = DifferenceKind::kContent,
+                          .key = parts_->source.KeyOf(row),
+                          .source_version = row.Int("v"),
+                          .unmapped = std::string(MessageOf(mapped.status()))});
+      continue;
+    }
+    const auto& change = static_cast<const projections::MappedChange&>(**mapped);
     for (const projections::RowChange& one : change.rows) {
       if (one.table != parts_->table.index) continue;
       keys.push_back(parts_->source.KeyOf(row));
@@ -166,6 +198,17 @@ absl::Status DeepCompare::Compare(const postgres::Result& rows, std::vector<Diff
                                                     : values[i].AddNull();
       }
       masks.Add(std::string_view(mask));
+    }
+  }
+  for (size_t i = 0; i < unmapped.size(); i += kUnmappedAtOnce) {
+    const size_t end = std::min(i + kUnmappedAtOnce, unmapped.size());
+    std::vector<RowKey> wanted;
+    for (size_t j = i; j < end; ++j) wanted.push_back(unmapped[j].key);
+    ASSIGN_OR_RETURN(const auto here, parts_->replica.Find(wanted));
+    for (size_t j = i; j < end; ++j) {
+      const auto version = here.find(unmapped[j].key);
+      if (version != here.end()) unmapped[j].replica_version = version->second;
+      found->push_back(std::move(unmapped[j]));
     }
   }
   if (keys.empty()) return absl::OkStatus();

@@ -19,14 +19,16 @@ namespace lockstep::verify {
 // one thread.
 class DeepCompare {
  public:
-  // REQUIRES: all outlive it.
+  // Of the source, payloads of about so many bytes are read at a time. REQUIRES: all outlive it.
   static absl::StatusOr<std::unique_ptr<DeepCompare>> Make(
       const publisher::Declaration& declaration, const projections::GroupProjector& projector,
-      const VerifyTable& table, VerifySide& source, VerifySide& replica);
+      const VerifyTable& table, VerifySide& source, VerifySide& replica,
+      int64_t page_bytes = 16 << 20);
   ~DeepCompare();
 
   // Appends rows of the same version that hold other values, and those that the replica has in
-  // another version or not at all: their versions differ, their columns are empty.
+  // another version or not at all: their versions differ, their columns are empty. And rows that
+  // can't go through the projection.
   absl::Status InRange(const KeyRange& range, std::vector<Difference>* found);
   absl::Status OfKeys(const std::vector<RowKey>& keys, std::vector<Difference>* found);
 
@@ -36,6 +38,7 @@ class DeepCompare {
   absl::Status Compare(const postgres::Result& rows, std::vector<Difference>* found);
 
   std::unique_ptr<Parts> parts_;
+  int64_t page_bytes_ = 0;
 };
 
 }  // namespace lockstep::verify

@@ -14,7 +14,8 @@ namespace {
 constexpr int kFileVersion = 1;
 constexpr int64_t kMostRanges = 4'096;
 constexpr int64_t kKeysPerRange = 10'000;
-constexpr int64_t kMostKeys = 200'000;  // in one file
+constexpr int64_t kMostKeys = 200'000;  // in one file, and listed here for one
+constexpr size_t kLookedUpAtOnce = 1'000;
 constexpr size_t kRangesAtOnce = 16;
 
 FileJson NewestJson(const std::optional<publisher::PublishedEvent>& event) {
@@ -45,7 +46,9 @@ absl::StatusOr<FileSource> ReadNewest(const FileJson& header) {
   return FileSource{std::move(event)};
 }
 
-void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write) {
+absl::Status WriteFile(const ExchangeHeader& header, bool keys,
+                       const std::vector<std::string>& lines, const WriteLine& write) {
+  ASSIGN_OR_RETURN(const auto newest, header.newest());
   FileJson types = FileJson::array();
   for (const KeyType& type : header.types) types.push_back(type.sql);
   write(FileText({{"lockstep_verify", kFileVersion},
@@ -54,8 +57,10 @@ void WriteHeader(const ExchangeHeader& header, bool keys, const WriteLine& write
                   {"projection", header.projection},
                   {"types", types},
                   {"keys", keys},
-                  {"newest", NewestJson(header.newest)},
+                  {"newest", NewestJson(newest)},
                   {"at", FormatTimestamp(Clock::System().Now())}}));
+  for (const std::string& line : lines) write(line);
+  return absl::OkStatus();
 }
 
 // The parts of a range by these bounds.
@@ -137,7 +142,14 @@ class FileComparer {
         RETURN_IF_ERROR(AskInParts(lines_[i].range, here[i].count));
         continue;
       }
+      // Beyond, the next round lists them.
+      if (listed_ > 0 && listed_ + here[i].count > kMostKeys) {
+        found_.ranges.push_back(
+            {lines_[i].range, std::move(lines_[i].seen), std::move(lines_[i].absent)});
+        continue;
+      }
       ASSIGN_OR_RETURN(const auto rows, side_.List(lines_[i].range));
+      listed_ += static_cast<int64_t>(rows.size());
       Compare(lines_[i], rows);
     }
     lines_.clear();
@@ -160,6 +172,14 @@ class FileComparer {
     AskedRange open{line.range};
     for (const auto& [key, version] : *line.keys) {
       const auto found = here.find(key);
+      if (found == here.end()) {
+        // Deleted since, unless it was not here when the source still had it, in this version.
+        const auto before = line.absent.find(key);
+        if (before == line.absent.end() || before->second != version) {
+          open.absent.emplace(key, version);
+          continue;
+        }
+      }
       if (found == here.end() || found->second < version) wanted.emplace(key, version);
       if (found == here.end() || found->second <= version) continue;
       Judge(line, key, version, found->second, &open);
@@ -167,7 +187,7 @@ class FileComparer {
     for (const auto& [key, version] : here) {
       if (!line.keys->contains(key)) Judge(line, key, std::nullopt, version, &open);
     }
-    if (!open.seen.empty()) found_.ranges.push_back(std::move(open));
+    if (!open.seen.empty() || !open.absent.empty()) found_.ranges.push_back(std::move(open));
   }
 
   // A row that is more here than in the file: a difference when it was so before the file was made.
@@ -188,26 +208,29 @@ class FileComparer {
   VerifySide& side_;
   FileComparison& found_;
   std::vector<FileLine> lines_;
+  int64_t listed_ = 0;
 };
 
 }  // namespace
 
 absl::Status ExportRanges(VerifySide& side, const ExchangeHeader& header, const WriteLine& write) {
   ASSIGN_OR_RETURN(const int64_t rows, side.Count());
-  WriteHeader(header, /*keys=*/false, write);
-  CountedWriter lines(write);
+  std::vector<std::string> written;
+  const WriteLine keep = [&](const std::string& line) { written.push_back(line); };
+  CountedWriter lines(keep);
   RETURN_IF_ERROR(
       WriteParts(side, {}, std::max(kKeysPerRange, (rows + kMostRanges - 1) / kMostRanges), lines));
   lines.End();
-  return absl::OkStatus();
+  return WriteFile(header, /*keys=*/false, written, write);
 }
 
 absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
                         const std::vector<AskedRange>& ranges, const WriteLine& write) {
-  WriteHeader(header, /*keys=*/true, write);
-  CountedWriter lines(write);
+  std::vector<std::string> written;
+  const WriteLine keep = [&](const std::string& line) { written.push_back(line); };
+  CountedWriter lines(keep);
   int64_t listed = 0;
-  for (const auto& [range, seen] : ranges) {
+  for (const auto& [range, seen, absent] : ranges) {
     ASSIGN_OR_RETURN(const auto summary, side.Summarize(range, {}));
     const int64_t count = summary[0].count;
     if (count > 2 * kKeysPerRange) {
@@ -220,18 +243,20 @@ absl::Status ExportKeys(VerifySide& side, const ExchangeHeader& header,
       listed += static_cast<int64_t>(rows.size());
       json["keys"] = RowsJson(rows);
       json["seen"] = RowsJson(seen);
+      json["absent"] = RowsJson(absent);
     }
     lines.Add(json);
   }
   lines.End();
-  return absl::OkStatus();
+  return WriteFile(header, /*keys=*/true, written, write);
 }
 
 std::vector<std::string> RangeLines(const std::vector<AskedRange>& ranges) {
   std::vector<std::string> lines;
-  for (const auto& [range, seen] : ranges) {
+  for (const auto& [range, seen, absent] : ranges) {
     FileJson json = RangeJson(range);
     json["seen"] = RowsJson(seen);
+    json["absent"] = RowsJson(absent);
     lines.push_back(FileText(json));
   }
   lines.push_back(EndText(static_cast<int64_t>(ranges.size()), 0));
@@ -244,7 +269,7 @@ absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t co
   while (true) {
     ASSIGN_OR_RETURN(auto line, lines.Range(columns));
     if (!line) return ranges;
-    ranges.push_back({line->range, std::move(line->seen)});
+    ranges.push_back({line->range, std::move(line->seen), std::move(line->absent)});
   }
 }
 
@@ -272,15 +297,22 @@ absl::StatusOr<FileComparison> CompareWithFile(
     RETURN_IF_ERROR(comparer.Add(*std::move(line)));
   }
   RETURN_IF_ERROR(comparer.Flush());
-  for (const auto& [key, version] : comparer.wanted) {
-    ASSIGN_OR_RETURN(const auto rows, side.Find({key}));
-    const auto now = rows.find(key);
-    if (now != rows.end() && now->second >= version) continue;
-    found.result.differences.push_back(
-        {.kind = now == rows.end() ? DifferenceKind::kMissing : DifferenceKind::kBehind,
-         .key = key,
-         .source_version = version,
-         .replica_version = now == rows.end() ? std::nullopt : std::optional(now->second)});
+  std::vector<RowKey> keys;
+  for (const auto& [key, version] : comparer.wanted) keys.push_back(key);
+  for (size_t i = 0; i < keys.size(); i += kLookedUpAtOnce) {
+    const std::vector<RowKey> page(keys.begin() + i,
+                                   keys.begin() + std::min(i + kLookedUpAtOnce, keys.size()));
+    ASSIGN_OR_RETURN(const auto rows, side.Find(page));
+    for (const RowKey& key : page) {
+      const int64_t version = comparer.wanted.at(key);
+      const auto now = rows.find(key);
+      if (now != rows.end() && now->second >= version) continue;
+      found.result.differences.push_back(
+          {.kind = now == rows.end() ? DifferenceKind::kMissing : DifferenceKind::kBehind,
+           .key = key,
+           .source_version = version,
+           .replica_version = now == rows.end() ? std::nullopt : std::optional(now->second)});
+    }
   }
   found.result.first_look = static_cast<int64_t>(comparer.wanted.size());
   std::ranges::sort(found.result.differences, {}, &Difference::key);

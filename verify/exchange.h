@@ -18,14 +18,17 @@
 // A comparison without the source's database at hand: a file of ranges with count and hash, made
 // there, is compared here; a second one has the keys of the ranges that differ. JSON, a line each:
 // a header {"lockstep_verify": 1, …}, then {"from", "below", "count", "hash"} and, in the second
-// file, {…, "keys": [[key, version], …]}, and {"end": true, "lines", "rows"} last. docs/verify.md.
+// file, {…, "keys": [[key, version], …]} (with "seen" and "absent" as asked), and {"end": true,
+// "lines", "rows"} last. docs/verify.md.
 namespace lockstep::verify {
 
 // A range whose keys the other side is asked for, with the rows that were seen here and not in the
-// file: a newer file without them says that they are ghosts.
+// file: a newer file without them says that they are ghosts. And those of the file that were not
+// here: they may have been deleted since, unless a newer file still has them in that version.
 struct AskedRange {
   KeyRange range;
-  std::map<RowKey, int64_t> seen;
+  std::map<RowKey, int64_t> seen = {};
+  std::map<RowKey, int64_t> absent = {};
 };
 
 // What a file says of its source's outbox.
@@ -37,8 +40,9 @@ struct ExchangeHeader {
   std::string backfill;
   std::string projection;
   std::vector<KeyType> types;  // what keys are compared as: those of the exporting side
-  // The newest event that was published when the file was begun: who has it has come so far.
-  std::optional<publisher::PublishedEvent> newest;
+  // The newest event that is published: who has it has what the file has. So it is asked for once
+  // the rows are read, and answers when the events of them all are published.
+  std::function<absl::StatusOr<std::optional<publisher::PublishedEvent>>()> newest;
 };
 
 using WriteLine = std::function<void(const std::string& line)>;
@@ -58,7 +62,7 @@ absl::StatusOr<std::vector<AskedRange>> ReadRanges(std::istream& from, size_t co
 struct FileComparison {
   VerifyResult result;
   // Differ, and can't be told by this file: it does not have their keys, or rows here are newer
-  // than the file, or ghosts.
+  // than the file, or ghosts, or rows that are not here are missing, or deleted since.
   std::vector<AskedRange> ranges;
 };
 

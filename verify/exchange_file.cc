@@ -37,6 +37,7 @@ absl::StatusOr<FileLine> ReadLine(const FileJson& json, size_t columns, int64_t 
     };
     if (json.contains("keys")) rows(json.at("keys"), &line.keys.emplace());
     if (json.contains("seen")) rows(json.at("seen"), &line.seen);
+    if (json.contains("absent")) rows(json.at("absent"), &line.absent);
   } catch (const std::exception& error) {
     return InvalidArgument("line {} of the file is no range: {}", number, error.what());
   }

@@ -44,7 +44,8 @@ struct FileLine {
   KeyRange range;
   VerifySide::Summary summary;
   std::optional<std::map<RowKey, int64_t>> keys;
-  std::map<RowKey, int64_t> seen;  // at the other side, before the file was made
+  std::map<RowKey, int64_t> seen;    // at the other side, before the file was made
+  std::map<RowKey, int64_t> absent;  // there, of the file before
 };
 
 // The lines of a file, up to the one that says that it is whole.

@@ -11,6 +11,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// When a side was first and last looked at, in its session: nothing can be written.
+constexpr char kLook[] = R"(CREATE FUNCTION public.look() RETURNS bool VOLATILE LANGUAGE sql AS $$
+  SELECT set_config('look.last', clock_timestamp()::text, false) <>
+         set_config('look.first', coalesce(nullif(current_setting('look.first', true), ''),
+                                           clock_timestamp()::text), false) || '.' $$)";
+
+int64_t LookedAt(postgres::Connection& session, const std::string& which) {
+  const auto at = session.Number(fmt::format(
+      "SELECT (extract(epoch FROM current_setting('look.{}')::timestamptz) * 1000000)::bigint",
+      which));
+  EXPECT_TRUE(at.ok()) << at.status();
+  return at.value_or(0);
+}
+
 // What was under way at the first look arrives before the second.
 TEST_F(VerifyTest, AChangeUnderWayIsNoDifference) {
   Tables("(id bigint PRIMARY KEY, version int, title text)",
@@ -88,19 +102,14 @@ TEST_F(VerifyTest, ARowThatWasDeletedAndMadeAnewIsNotMissing) {
 // Else a row that is made, replicated and deleted between the two would look like a ghost.
 TEST_F(VerifyTest, TheFirstLookReadsTheReplicaBeforeTheSource) {
   Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
-  OnBoth(
-      "CREATE TABLE public.looks (at timestamptz);"
-      "CREATE FUNCTION public.look() RETURNS bool VOLATILE LANGUAGE sql AS "
-      "'INSERT INTO public.looks VALUES (clock_timestamp()) RETURNING true'");
+  OnBoth(kLook);
   source_.Run("INSERT INTO public.t VALUES (1, 1)");
   replica_.Run("INSERT INTO public.t VALUES (2, 1)");
   from_ = "(SELECT * FROM public.t WHERE public.look())";
-  constexpr char kLast[] =
-      "SELECT (extract(epoch FROM max(at)) * 1000000)::bigint FROM public.looks";
   int64_t source = 0, replica = 0;
   passed_ = [&] {
-    source = source_.QueryInt(kLast);
-    replica = replica_.QueryInt(kLast);
+    source = LookedAt(*at_source_, "last");
+    replica = LookedAt(*at_replica_, "last");
     return absl::OkStatus();
   };
   EXPECT_THAT(Lines(Run()), ElementsAre("missing 1 1 -", "ghost 2 - 1"));
@@ -134,24 +143,18 @@ TEST_F(VerifyTest, WithoutAPositionDifferencesAreSaidToBeUnconfirmed) {
 // Else a row that is made and replicated between the two would look like one that is ahead.
 TEST_F(VerifyTest, TheSecondLookReadsTheReplicaBeforeTheSource) {
   Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
-  OnBoth(
-      "CREATE TABLE public.looks (at timestamptz);"
-      "CREATE FUNCTION public.look() RETURNS bool VOLATILE LANGUAGE sql AS "
-      "'INSERT INTO public.looks VALUES (clock_timestamp()) RETURNING true'");
+  OnBoth(kLook);
   source_.Run("INSERT INTO public.t VALUES (1, 1)");
   replica_.Run("INSERT INTO public.t VALUES (2, 1)");
   from_ = "(SELECT * FROM public.t WHERE public.look())";
   passed_ = [&] {
-    OnBoth("TRUNCATE public.looks");
+    for (auto* const session : {at_source_.get(), at_replica_.get()}) {
+      EXPECT_TRUE(session->Run("SET look.first = ''").ok());
+    }
     return absl::OkStatus();
   };
   EXPECT_THAT(Lines(Run()), ElementsAre("missing 1 1 -", "ghost 2 - 1"));
-  const auto at = [](testing::TestDatabase& db, const char* which) {
-    return db.QueryInt(fmt::format(
-        "SELECT (extract(epoch FROM {}(at)) * 1000000)::bigint FROM public.looks", which));
-  };
-  EXPECT_GT(at(replica_, "max"), 0);
-  EXPECT_GT(at(source_, "min"), at(replica_, "max"));
+  EXPECT_GT(LookedAt(*at_source_, "first"), LookedAt(*at_replica_, "last"));
 }
 
 TEST_F(VerifyTest, AStopEndsItBeforeTheNextRangeAndBeforeTheSecondLook) {

@@ -21,12 +21,35 @@ std::string StillBehind(const std::optional<WallTime>& through, Millis left) {
       FormatDuration(std::chrono::duration_cast<std::chrono::seconds>(left + Millis(999))));
 }
 
+// False = time is up.
+bool Rest(const PassageOptions& options, SteadyTime deadline, const std::string& what,
+          const std::stop_token& stop) {
+  if (stop.stop_requested() || Clock::System().Steady() >= deadline) return false;
+  if (options.waiting) options.waiting(what);
+  std::this_thread::sleep_for(options.look);
+  return true;
+}
+
 }  // namespace
 
-absl::StatusOr<std::optional<publisher::PublishedEvent>> NewestEvent(
-    postgres::Connection& source, const publisher::Declaration& declaration) {
-  ASSIGN_OR_RETURN(const int64_t newest, publisher::NewestSequence(source, declaration.outbox));
-  return publisher::NewestPublished(source, declaration.outbox, declaration.aggregate_type, newest);
+absl::StatusOr<std::optional<publisher::PublishedEvent>> AwaitPublished(
+    postgres::Connection& source, const publisher::Declaration& declaration,
+    const PassageOptions& options, SteadyTime deadline, const std::stop_token& stop) {
+  const postgres::QualifiedName& outbox = declaration.outbox;
+  ASSIGN_OR_RETURN(const int64_t newest, publisher::NewestSequence(source, outbox));
+  while (true) {
+    ASSIGN_OR_RETURN(const int64_t waiting, publisher::CountWaiting(source, outbox, newest));
+    if (waiting == 0) break;
+    if (Rest(options, deadline,
+             fmt::format("waiting until {} rows of {} are published", waiting, outbox.ToString()),
+             stop)) {
+      continue;
+    }
+    return FailedPrecondition(
+        "{} rows of {} have not been published within {}; is its publisher running?", waiting,
+        outbox.ToString(), FormatDuration(options.timeout));
+  }
+  return publisher::NewestPublished(source, outbox, declaration.aggregate_type, newest);
 }
 
 Passage::Passage(Source source, const publisher::Declaration& declaration,
@@ -45,38 +68,12 @@ absl::Status Passage::Await(const std::stop_token& stop) {
   // By the clock of the replica's database, as the reports are.
   ASSIGN_OR_RETURN(const auto answer, overview_.Through(replica_, group_));
   const WallTime begun = answer[0].Time("now");
-  if (source_.connection != nullptr) RETURN_IF_ERROR(AwaitPublished(deadline, stop));
-  return AwaitApplied(begun, deadline, stop);
-}
-
-bool Passage::Rest(SteadyTime deadline, const std::string& what,
-                   const std::stop_token& stop) const {
-  if (stop.stop_requested() || Clock::System().Steady() >= deadline) return false;
-  if (options_.waiting) options_.waiting(what);
-  std::this_thread::sleep_for(options_.look);
-  return true;
-}
-
-absl::Status Passage::AwaitPublished(SteadyTime deadline, const std::stop_token& stop) {
-  const postgres::QualifiedName& outbox = declaration_.outbox;
-  ASSIGN_OR_RETURN(const int64_t newest, publisher::NewestSequence(*source_.connection, outbox));
-  while (true) {
-    ASSIGN_OR_RETURN(const int64_t waiting,
-                     publisher::CountWaiting(*source_.connection, outbox, newest));
-    if (waiting == 0) break;
-    if (Rest(deadline,
-             fmt::format("waiting until {} rows of {} are published", waiting, outbox.ToString()),
-             stop)) {
-      continue;
-    }
-    return FailedPrecondition(
-        "{} rows of {} have not been published within {}; is its publisher running?", waiting,
-        outbox.ToString(), FormatDuration(options_.timeout));
+  if (source_.connection != nullptr) {
+    ASSIGN_OR_RETURN(source_.newest,
+                     AwaitPublished(*source_.connection, declaration_, options_, deadline, stop));
+    source_.silent = !source_.newest.has_value();
   }
-  ASSIGN_OR_RETURN(source_.newest, publisher::NewestPublished(*source_.connection, outbox,
-                                                              declaration_.aggregate_type, newest));
-  source_.silent = !source_.newest.has_value();
-  return absl::OkStatus();
+  return AwaitApplied(begun, deadline, stop);
 }
 
 absl::StatusOr<bool> Passage::Moved(const postgres::Row& through, WallTime begun) {
@@ -130,7 +127,7 @@ absl::Status Passage::AwaitApplied(WallTime begun, SteadyTime deadline,
     const std::string what =
         moved ? StillBehind(through, left)
               : "waiting until something newer than the first look has come through the group";
-    if (Rest(deadline, what, stop)) continue;
+    if (Rest(options_, deadline, what, stop)) continue;
     if (!through) {
       return FailedPrecondition(
           "no runner of group {} is working, or one is not connected to Pub/Sub, so it can't be "
@@ -160,7 +157,7 @@ absl::Status Passage::AwaitEvents(
     ASSIGN_OR_RETURN(events, Unknown(events));
     if (!events.empty()) RETURN_IF_ERROR(left(&events));
     if (events.empty()) return absl::OkStatus();
-    if (Rest(deadline,
+    if (Rest(options_, deadline,
              fmt::format("waiting until the group has {} messages of the repair", events.size()),
              stop)) {
       continue;

@@ -31,10 +31,12 @@ struct PassageOptions {
   std::function<void(const std::string& what)> waiting;
 };
 
-// The newest event of an outbox about the declared aggregates that is published. Whoever has it has
-// come as far as the outbox had when it was asked for.
-absl::StatusOr<std::optional<publisher::PublishedEvent>> NewestEvent(
-    postgres::Connection& source, const publisher::Declaration& declaration);
+// Waits until the rows that the outbox holds now are published (dead and quarantined ones never
+// will be), and answers the newest of them about the declared aggregates: whoever has it has come
+// so far. Fails with a sentence when it takes too long.
+absl::StatusOr<std::optional<publisher::PublishedEvent>> AwaitPublished(
+    postgres::Connection& source, const publisher::Declaration& declaration,
+    const PassageOptions& options, SteadyTime deadline, const std::stop_token& stop);
 
 // Waits until a group has had everything that an outbox held when it was asked: its rows up to then
 // are published (dead and quarantined ones never will be); something newer than the call has come
@@ -65,14 +67,11 @@ class Passage {
       const std::stop_token& stop);
 
  private:
-  absl::Status AwaitPublished(SteadyTime deadline, const std::stop_token& stop);
   absl::Status AwaitApplied(WallTime begun, SteadyTime deadline, const std::stop_token& stop);
   // Whether something that was published after `begun` has come through, or all that there was.
   absl::StatusOr<bool> Moved(const postgres::Row& through, WallTime begun);
   absl::StatusOr<std::vector<state::EventFates::Event>> Unknown(
       const std::vector<state::EventFates::Event>& events);
-  // False = time is up.
-  bool Rest(SteadyTime deadline, const std::string& what, const std::stop_token& stop) const;
 
   Source source_;
   const publisher::Declaration& declaration_;

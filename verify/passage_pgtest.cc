@@ -165,7 +165,8 @@ TEST_F(PassageTest, OfAFileTheNewestEventThatItNamesCounts) {
   EXPECT_THAT(await({}), HasSubstr("does not move"));
   Enqueue("item", "a");
   Publish();
-  const auto newest = NewestEvent(*at_source_, declaration_);
+  const auto newest = AwaitPublished(*at_source_, declaration_, {.timeout = Millis(0)},
+                                     Clock::System().Steady(), {});
   ASSERT_TRUE(newest.ok() && *newest) << newest.status();
   EXPECT_EQ((*newest)->aggregate_key, "item/a");
   EXPECT_THAT(await({.newest = *newest}), HasSubstr("does not move"));

@@ -156,6 +156,12 @@ absl::StatusOr<VerifyTable> PlanTable(const Declaration& declaration,
     where.push_back(fmt::format("({} IS NULL OR {})", ColumnOf(table.aggregate), planned.owned));
   }
   planned.replica.where = fmt::format("{}", fmt::join(where, " AND "));
+  planned.hard_deletes = table.hard_deletes();
+  if (!table.deleted_at.empty()) {
+    where[0] = ColumnOf(table.deleted_at) + " IS NOT NULL";
+    planned.deleted = planned.replica;
+    planned.deleted.where = fmt::format("{}", fmt::join(where, " AND "));
+  }
   for (const auto& [place, value] : handler.set) {
     if (IsState(value)) planned.values.push_back(place);
   }

@@ -28,6 +28,8 @@ struct VerifyTable {
   // Rows that hold other constants in their key, or whose aggregate is of another type, are none
   // of this source's.
   SideRows replica;
+  SideRows deleted;           // those of them that are marked deleted; without `from`: none are
+  bool hard_deletes = false;  // the state schema remembers deletes
   // The condition that a row of the replica is one of this source's type; empty where no column
   // says so. Rows from before there was such a column don't fulfil it.
   std::string owned;

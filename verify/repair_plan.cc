@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "platform/text.h"
 #include "postgres/identifier.h"
+#include "verify/session.h"
 
 namespace lockstep::verify {
 namespace {
@@ -74,16 +76,28 @@ absl::StatusOr<std::vector<size_t>> AggregatePlaces(const publisher::Declaration
   return places;
 }
 
+// Whether a text of the replica's type can be one of the source's: the publisher looks all keys up
+// with one statement, which a single one that can't be would fail.
+bool Fits(const std::string& text, const KeyType& replica, const KeyType& source) {
+  if (source.sql == replica.sql || source.text) return true;
+  int64_t number = 0;
+  if (!ParseWhole(text, &number)) return false;
+  return source.sql == "bigint" || (source.sql == "integer" && std::in_range<int32_t>(number)) ||
+         (source.sql == "smallint" && std::in_range<int16_t>(number));
+}
+
+// `there`: the key's types at the source.
 publisher::Ghost GhostOf(const publisher::Declaration& declaration, const VerifyTable& table,
-                         const std::vector<size_t>& aggregate, const Difference& row) {
+                         const std::vector<size_t>& aggregate, const VerifySide& replica,
+                         const std::vector<KeyType>& there, const Difference& row) {
   publisher::Ghost ghost{.aggregate_id = row.key[aggregate[0]],
                          .version = row.replica_version.value_or(0),
                          .payload = nlohmann::ordered_json::object()};
   if (aggregate.size() > 1) ghost.tenant_id = row.key[aggregate[1]];
   for (const std::string& column : declaration.key) {
     const auto place = PlaceOf(table, column);
-    if (!place) {
-      ghost.key.clear();
+    if (!place || !Fits(row.key[*place], replica.types()[*place], there[*place])) {
+      ghost.key.clear();  // that it is gone was looked at as the replica spells it
       break;
     }
     ghost.key.push_back(row.key[*place]);
@@ -104,8 +118,15 @@ class GhostSieve {
   const std::vector<RowKey>& left() const { return left_; }
   std::vector<RepairPlan::Kept>& kept() { return kept_; }
 
-  // Rows of other sources are no ghosts.
-  absl::Status KeepForeign() {
+  // Rows of other sources are no ghosts, nor are those that a query leaves out.
+  absl::Status KeepForeign(const publisher::Declaration& declaration) {
+    if (!declaration.query.empty()) {
+      Keep({left_.begin(), left_.end()},
+           fmt::format("the query of backfill {} may leave out rows that the source has; if it has "
+                       "every row that belongs into {}, say so with --whole-table",
+                       declaration.name, table_.name));
+      return absl::OkStatus();
+    }
     if (table_.owned.empty()) {
       std::string others;
       if (!table_.other_events.empty()) {
@@ -195,8 +216,8 @@ class GhostSieve {
         RowKey& of = wanted.emplace_back();
         for (const size_t place : aggregate) of.push_back(key[place]);
       }
-      ASSIGN_OR_RETURN(const auto found, source_.connection().Execute(aggregates.Sql(kThere),
-                                                                      aggregates.Wanted(wanted)));
+      ASSIGN_OR_RETURN(const auto found, AskReadOnly(source_.connection(), aggregates.Sql(kThere),
+                                                     aggregates.Wanted(wanted)));
       there.merge(At(found, i));
     }
     Keep(there,
@@ -243,7 +264,7 @@ absl::StatusOr<std::vector<publisher::KeyTexts>> SourceKeys(
   std::vector<publisher::KeyTexts> found;
   for (size_t i = 0; i < keys.size(); i += kKeysAtATime) {
     ASSIGN_OR_RETURN(const auto rows,
-                     source.connection().Execute(sql, source.Wanted(PageOf(keys, i))));
+                     AskReadOnly(source.connection(), sql, source.Wanted(PageOf(keys, i))));
     for (const postgres::Row row : rows) {
       publisher::KeyTexts& key = found.emplace_back();
       for (const std::string& name : names) key.push_back(row.String(name));
@@ -265,6 +286,8 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
   for (const Difference& one : differences) {
     if (one.kind == DifferenceKind::kAhead) {
       ++plan.ahead;
+    } else if (!one.unmapped.empty()) {
+      ++plan.unmapped;
     } else if (one.kind != DifferenceKind::kGhost) {
       wanted.push_back(one.key);
       if (one.kind == DifferenceKind::kMissing) missing.push_back(one.key);
@@ -279,12 +302,14 @@ absl::StatusOr<RepairPlan> PlanRepair(const publisher::Declaration& declaration,
     std::vector<RowKey> keys;
     for (const auto& [key, one] : ghosts) keys.push_back(key);
     GhostSieve sieve(table, source, replica, std::move(keys));
-    if (!options.whole_table) RETURN_IF_ERROR(sieve.KeepForeign());
+    if (!options.whole_table) RETURN_IF_ERROR(sieve.KeepForeign(declaration));
     sieve.KeepOtherConstants();
     RETURN_IF_ERROR(sieve.KeepAlike(missing, options.complete));
     RETURN_IF_ERROR(sieve.KeepWhatIsThere(aggregate));
+    ASSIGN_OR_RETURN(const auto there, ReadKeyTypes(source.connection(), table.source));
     for (const RowKey& key : sieve.left()) {
-      plan.ghosts.push_back(GhostOf(declaration, table, aggregate, *ghosts.at(key)));
+      plan.ghosts.push_back(
+          GhostOf(declaration, table, aggregate, replica, there, *ghosts.at(key)));
     }
     plan.kept = std::move(sieve.kept());
   }

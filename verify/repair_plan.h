@@ -26,14 +26,16 @@ struct RepairPlan {
   int64_t ghosts_left = 0;  // that were not asked for
   int64_t ahead = 0;        // the source holds less than the replica: a snapshot would not replace
   int64_t gone = 0;         // the source has them no longer
+  int64_t unmapped = 0;     // as snapshots they would be dead letters
 
   bool empty() const { return keys.empty() && ghosts.empty(); }
 };
 
 struct GhostOptions {
   bool remove = false;  // else they are counted
-  // The operator says that the table holds rows of this source alone. Without, only rows whose
-  // aggregate is of the source's type are taken away.
+  // The operator says that the table holds rows of this source alone, and the source all of them.
+  // Without, only rows whose aggregate is of the source's type are taken away, and none where the
+  // source is a query.
   bool whole_table = false;
   // The differences are all that there are: no key moved, none was only counted.
   bool complete = true;

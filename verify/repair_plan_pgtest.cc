@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "projections/testing/test_group.h"
 #include "tests/support/test_database.h"
 #include "verify/repair_plan.h"
@@ -33,8 +35,9 @@ payload:
 class RepairPlanTest : public ::testing::Test {
  protected:
   // `projection`: the lines of its key, and more.
-  void Make(const std::string& projection, const std::string& source, const std::string& replica) {
-    const projections::TempFile file("items.yaml", kItemsOfShop);
+  void Make(const std::string& projection, const std::string& source, const std::string& replica,
+            const std::string& declared = kItemsOfShop) {
+    const projections::TempFile file("items.yaml", declared);
     auto loaded = publisher::LoadDeclaration(file.path());
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     declaration_ = *std::move(loaded);
@@ -139,6 +142,26 @@ TEST_F(RepairPlanTest, WhereTheyDontTheOperatorSaysThatAllRowsAreOfThisSource) {
   EXPECT_THAT(Ids(Plan({.remove = true, .whole_table = true})), ElementsAre("7"));
 }
 
+// Rows that the query leaves out are alive, and came by their events.
+TEST_F(RepairPlanTest, WhatAQueryLeavesOutIsNoGhostUnlessTheOperatorSaysSo) {
+  std::string declared = kItemsOfShop;
+  const std::string table = "table: shop.items";
+  declared.replace(declared.find(table), table.size(),
+                   "query: \"SELECT * FROM shop.items WHERE slug <> 'draft'\"");
+  Make("    key: id\n    aggregate: owner\n",
+       std::string(kShop) + "INSERT INTO shop.items VALUES (7, 'draft', 1)",
+       "CREATE TABLE rm.items (id bigint PRIMARY KEY, version bigint, a text, owner text);"
+       "INSERT INTO rm.items VALUES (7, 1, '', 'video/7')",
+       declared);
+  EXPECT_THAT(Compare(), ElementsAre("ghost 7"));
+  const RepairPlan plan = Plan({.remove = true});
+  EXPECT_THAT(plan.ghosts, IsEmpty());
+  ASSERT_THAT(plan.kept, SizeIs(1));
+  EXPECT_THAT(plan.kept[0].why, AllOf(HasSubstr("query of backfill items may leave out rows"),
+                                      HasSubstr("--whole-table")));
+  EXPECT_THAT(Ids(Plan({.remove = true, .whole_table = true})), ElementsAre("7"));
+}
+
 TEST_F(RepairPlanTest, AnAggregateThatIsThereIsNotSaidToBeAbsent) {
   Make("    key: {slug: {field: slug}, id: {attribute: aggregate_id}}\n",
        std::string(kShop) + "INSERT INTO shop.items VALUES (1, 'new', 1)",
@@ -152,6 +175,23 @@ TEST_F(RepairPlanTest, AnAggregateThatIsThereIsNotSaidToBeAbsent) {
   ASSERT_THAT(plan.kept, SizeIs(1));
   EXPECT_THAT(plan.kept[0].key, ElementsAre("old", "1"));
   EXPECT_THAT(plan.kept[0].why, HasSubstr("the source has its aggregate"));
+}
+
+// The publisher would look for it as a number, and send nothing of the whole repair.
+TEST_F(RepairPlanTest, AGhostWhoseKeyTheSourceCouldNotHaveIsNotLookedForThere) {
+  Make("    key: id\n",
+       "CREATE TABLE shop.items (id int PRIMARY KEY, slug text, version int NOT NULL)",
+       "CREATE TABLE rm.items (id text PRIMARY KEY, version bigint, a text);"
+       "INSERT INTO rm.items VALUES ('7', 1, ''), ('5000000000', 1, ''), ('old-7', 1, '')");
+  EXPECT_THAT(Compare(), SizeIs(3));
+  std::map<std::string, publisher::KeyTexts> keys;
+  for (const publisher::Ghost& ghost : Plan({.remove = true, .whole_table = true}).ghosts) {
+    keys[ghost.aggregate_id] = ghost.key;
+  }
+  EXPECT_THAT(keys["7"], ElementsAre("7"));
+  EXPECT_THAT(keys["5000000000"], IsEmpty());
+  EXPECT_THAT(keys["old-7"], IsEmpty());
+  EXPECT_THAT(keys, SizeIs(3));
 }
 
 TEST_F(RepairPlanTest, ARowThatTheSourceSpellsOtherwiseStays) {

@@ -11,13 +11,15 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
+#include "verify/session.h"
 
 namespace lockstep::verify {
 namespace {
 
+// Each of these has a parameter: AskReadOnly.
 constexpr std::string_view kTypes = R"(
 SELECT n, format_type(t.oid, -1) AS type, t.typcategory AS category
-  FROM (SELECT {types} FROM (SELECT) AS one LEFT JOIN {from} AS r ON false) AS k
+  FROM (SELECT {types} FROM (SELECT $1::int) AS one LEFT JOIN {from} AS r ON false) AS k
  CROSS JOIN LATERAL (VALUES {rows}) AS v (n, type)
   JOIN pg_type u ON u.oid = v.type
   JOIN pg_type t ON t.oid = CASE WHEN u.typtype = 'd' THEN u.typbasetype ELSE u.oid END
@@ -26,10 +28,10 @@ SELECT n, format_type(t.oid, -1) AS type, t.typcategory AS category
 constexpr std::string_view kCount = R"(
 SELECT count(*) AS rows, count(*) FILTER (WHERE {nulls}) AS nulls,
        count(*) FILTER (WHERE v IS NULL) AS unversioned
-  FROM {rows} AS t)";
+  FROM {rows} AS t WHERE $1::int = 1)";
 
 constexpr std::string_view kSorted = R"(
-EXPLAIN SELECT {keys} FROM {rows} AS t ORDER BY {keys} LIMIT 10000)";
+EXPLAIN SELECT {keys} FROM {rows} AS t WHERE $1::int = 1 ORDER BY {keys} LIMIT 10000)";
 
 // A documented digest of a text, so that servers of other versions and machines agree.
 constexpr std::string_view kSummaries = R"(
@@ -60,6 +62,19 @@ SELECT {named_texts}, t.* FROM {rows} AS t WHERE {range})";
 constexpr std::string_view kFind = R"(
 SELECT {named_texts}, t.* FROM {wanted} AS w JOIN {rows} AS t ON {matched})";
 
+// Rows can be wide without warning: what is read at once is bounded, as a backfill's pages are.
+constexpr std::string_view kPage = R"(
+SELECT {named_texts}, t.*
+  FROM (SELECT t.*, count(*) OVER () AS rows_there,
+               sum(octet_length(t.payload)) OVER w - octet_length(t.payload) AS bytes_before
+          FROM ({page}) AS t
+        WINDOW w AS (ORDER BY {order} ROWS UNBOUNDED PRECEDING)) AS t
+ WHERE bytes_before <= {bytes} ORDER BY {order})";
+constexpr std::string_view kRangePage =
+    "SELECT t.*, 0 AS n FROM {rows} AS t WHERE {range} ORDER BY {keys} LIMIT {step}";
+constexpr std::string_view kKeysPage =
+    "SELECT t.*, w.n FROM {wanted} AS w JOIN {rows} AS t ON {matched}";
+
 constexpr std::string_view kSpelt = "SELECT {named_texts} FROM {wanted} AS t ORDER BY t.n";
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator = ", ") {
@@ -82,8 +97,11 @@ absl::StatusOr<std::vector<KeyType>> ReadKeyTypes(postgres::Connection& connecti
     types.push_back(fmt::format("pg_typeof({}) AS {}", rows.keys[i], Name(i)));
     values.push_back(fmt::format("({}, k.{})", i, Name(i)));
   }
-  auto answer = connection.Execute(postgres::FillNames(
-      kTypes, {{"types", Join(types)}, {"from", rows.from}, {"rows", Join(values)}}));
+  auto answer = AskReadOnly(
+      connection,
+      postgres::FillNames(kTypes,
+                          {{"types", Join(types)}, {"from", rows.from}, {"rows", Join(values)}}),
+      postgres::Params(1));
   if (!answer.ok()) {
     return FailedPrecondition("{} can't be read: {}", rows.what, MessageOf(answer.status()));
   }
@@ -150,14 +168,17 @@ std::string VerifySide::InRange(const KeyRange& range, postgres::Params* params,
     }
     conditions.push_back(fmt::format("({}) {} ({})", Join(names), comparison, Join(values)));
   };
-  bound(">=", range.from);
+  bound(range.behind ? ">" : ">=", range.from);
   bound("<", range.below);
-  return conditions.empty() ? "true" : Join(conditions, " AND ");
+  if (!conditions.empty()) return Join(conditions, " AND ");
+  params->Add(1);
+  return fmt::format("${}::int = 1", (*next)++);
 }
 
 absl::StatusOr<postgres::Result> VerifySide::Ask(const std::string& sql,
                                                  const postgres::Params& params) {
-  auto answer = connection_.Execute(sql, params);
+  if (before_each_) before_each_();
+  auto answer = AskReadOnly(connection_, sql, params);
   if (answer.ok()) return answer;
   const auto classified = postgres::Classify(answer.status());
   if (classified != postgres::ErrorClass::kData &&
@@ -173,7 +194,7 @@ absl::StatusOr<postgres::Result> VerifySide::Ask(const std::string& sql,
 }
 
 absl::StatusOr<int64_t> VerifySide::Count() {
-  ASSIGN_OR_RETURN(const auto answer, Ask(Sql(kCount), {}));
+  ASSIGN_OR_RETURN(const auto answer, Ask(Sql(kCount), postgres::Params(1)));
   const postgres::Row row = answer[0];
   if (row.Int("nulls") > 0) {
     return FailedPrecondition(
@@ -191,7 +212,7 @@ absl::Status VerifySide::Unversioned(int64_t rows) const {
 }
 
 absl::StatusOr<bool> VerifySide::Sorted() {
-  ASSIGN_OR_RETURN(const auto plan, Ask(Sql(kSorted), {}));
+  ASSIGN_OR_RETURN(const auto plan, Ask(Sql(kSorted), postgres::Params(1)));
   for (int i = 0; i < plan.rows(); ++i) {
     if (plan.Text(i, 0).find("Sort") != std::string_view::npos) return false;
   }
@@ -294,20 +315,35 @@ RowKey VerifySide::KeyOf(const postgres::Row& row) const {
   return key;
 }
 
-absl::StatusOr<postgres::Result> VerifySide::Read(const KeyRange& range, const std::string& more) {
+std::string VerifySide::PageSql(std::string_view rows, std::string_view order, int64_t bytes,
+                                const std::string& more) const {
+  return Sql(postgres::FillNames(
+                 kPage, {{"page", rows}, {"order", order}, {"bytes", std::to_string(bytes)}}),
+             more);
+}
+
+absl::StatusOr<postgres::Result> VerifySide::ReadPage(const KeyRange& range,
+                                                      const std::string& more, int64_t rows,
+                                                      int64_t bytes) {
   postgres::Params params;
   int next = 1;
   const std::string within = InRange(range, &params, &next);
-  return Ask(Sql(postgres::FillNames(kList, {{"range", within}}), more), params);
+  const std::string page =
+      postgres::FillNames(kRangePage, {{"range", within}, {"step", std::to_string(rows)}});
+  return Ask(PageSql(page, "{keys}", bytes, more), params);
 }
 
-absl::StatusOr<postgres::Result> VerifySide::ReadKeys(const std::vector<RowKey>& keys,
-                                                      const std::string& more) {
-  return Ask(Sql(kFind, more), Wanted(keys));
+absl::StatusOr<postgres::Result> VerifySide::ReadPage(const std::vector<RowKey>& keys,
+                                                      const std::string& more, int64_t bytes) {
+  return Ask(PageSql(kKeysPage, "n", bytes, more), Wanted(keys));
 }
 
 absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::List(const KeyRange& range) {
-  ASSIGN_OR_RETURN(const auto answer, Read(range, ""));
+  postgres::Params params;
+  int next = 1;
+  const std::string within = InRange(range, &params, &next);
+  ASSIGN_OR_RETURN(const auto answer,
+                   Ask(Sql(postgres::FillNames(kList, {{"range", within}})), params));
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {
     const auto [at, fresh] = rows.emplace(KeyOf(row), row.Int("v"));
@@ -324,7 +360,7 @@ absl::StatusOr<std::vector<RowKey>> VerifySide::Spelt(const std::vector<RowKey>&
 }
 
 absl::StatusOr<std::map<RowKey, int64_t>> VerifySide::Find(const std::vector<RowKey>& keys) {
-  ASSIGN_OR_RETURN(const auto answer, ReadKeys(keys, ""));
+  ASSIGN_OR_RETURN(const auto answer, Ask(Sql(kFind), Wanted(keys)));
   const std::set<RowKey> asked(keys.begin(), keys.end());
   std::map<RowKey, int64_t> rows;
   for (const postgres::Row row : answer) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +22,7 @@ using RowKey = std::vector<std::string>;
 struct KeyRange {
   std::optional<RowKey> from;
   std::optional<RowKey> below;
+  bool behind = false;  // `from` itself is not in it
 };
 
 // What a key column is compared and sorted as, on both sides: a type of Postgres, and the text
@@ -90,15 +93,21 @@ class VerifySide {
   // The keys as this side spells them.
   absl::StatusOr<std::vector<RowKey>> Spelt(const std::vector<RowKey>& keys);
 
+  // Called before each statement, so that whoever holds a lease can renew it.
+  void BeforeEach(std::function<void()> call) { before_each_ = std::move(call); }
+
   const SideRows& rows() const { return rows_; }
   const std::vector<KeyType>& types() const { return types_; }
   postgres::Connection& connection() { return connection_; }
 
-  // The rows of the range, or of the keys: their keys (KeyOf), v, and more: `more` is ", expression
-  // AS name", of a row r.
-  absl::StatusOr<postgres::Result> Read(const KeyRange& range, const std::string& more);
-  absl::StatusOr<postgres::Result> ReadKeys(const std::vector<RowKey>& keys,
-                                            const std::string& more);
+  // The first rows of the range in the order of keys, or of the keys in theirs: their keys (KeyOf),
+  // v, and more: `more` is ", expression AS name", of a row r, one of them named payload. As many
+  // as `rows`, and as hold about `bytes` in their payloads, but at least one. How many of the range
+  // (up to `rows`), or of the keys, there are says rows_there; n is a key's place, from 1.
+  absl::StatusOr<postgres::Result> ReadPage(const KeyRange& range, const std::string& more,
+                                            int64_t rows, int64_t bytes);
+  absl::StatusOr<postgres::Result> ReadPage(const std::vector<RowKey>& keys,
+                                            const std::string& more, int64_t bytes);
   RowKey KeyOf(const postgres::Row& row) const;
 
   // For statements of others on the same rows: the text with {rows} replaced by a table of k1, k2,
@@ -109,6 +118,8 @@ class VerifySide {
 
  private:
   std::string InRange(const KeyRange& range, postgres::Params* params, int* next) const;
+  std::string PageSql(std::string_view rows, std::string_view order, int64_t bytes,
+                      const std::string& more) const;
   absl::Status Twice(const RowKey& key) const;
   absl::Status Unversioned(int64_t rows) const;
   absl::StatusOr<postgres::Result> Ask(const std::string& sql, const postgres::Params& params);
@@ -116,6 +127,7 @@ class VerifySide {
   postgres::Connection& connection_;
   const SideRows rows_;
   const std::vector<KeyType> types_;
+  std::function<void()> before_each_;
 };
 
 }  // namespace lockstep::verify

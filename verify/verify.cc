@@ -171,6 +171,7 @@ absl::Status Verify::LookAgain() {
     }
     if (!passed.ok()) break;
   }
+  if (parts_.deleted) RETURN_IF_ERROR(TellDeleted());
   result_.moving = static_cast<int64_t>(candidates_.size());
   for (const auto& [key, candidate] : candidates_) result_.undecided.push_back(key);
   candidates_.clear();
@@ -237,6 +238,24 @@ bool Verify::Decide(const RowKey& key, Candidate& candidate, std::optional<int64
     return true;
   }
   return false;  // made or deleted meanwhile
+}
+
+absl::Status Verify::TellDeleted() {
+  std::vector<Difference*> missing;
+  for (Difference& one : result_.differences) {
+    if (one.kind == DifferenceKind::kMissing) missing.push_back(&one);
+  }
+  for (size_t i = 0; i < missing.size(); i += kKeysAtOnce) {
+    const size_t end = std::min(i + kKeysAtOnce, missing.size());
+    std::vector<RowKey> keys;
+    for (size_t j = i; j < end; ++j) keys.push_back(missing[j]->key);
+    ASSIGN_OR_RETURN(const auto deleted, parts_.deleted(keys));
+    for (size_t j = i; j < end; ++j) {
+      const auto version = VersionIn(deleted, missing[j]->key);
+      if (version > missing[j]->source_version) missing[j]->kind = DifferenceKind::kAhead;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void Verify::Found(DifferenceKind kind, const RowKey& key, std::optional<int64_t> source,

@@ -21,7 +21,7 @@ enum class DifferenceKind {
   kMissing,  // the source has it, the replica does not
   kBehind,   // an older version than the source's
   kGhost,    // the replica has it, the source does not
-  kAhead,    // a newer version than the source's: the source was restored
+  kAhead,    // a newer version than the source's, or deleted in one: the source was restored
   kContent,  // the same version, other values (a deep comparison finds these)
 };
 inline const std::vector<std::pair<std::string, DifferenceKind>> kDifferenceKinds = {
@@ -37,6 +37,9 @@ struct Difference {
   std::optional<int64_t> source_version;
   std::optional<int64_t> replica_version;
   std::vector<std::string> columns;  // of kContent: those that differ; never their values
+  // Of kContent: why the source's row, as a snapshot, can't go through the projection, so that
+  // nothing could be compared; empty = it can. Sent again it would be a dead letter.
+  std::string unmapped = {};
 };
 
 struct VerifyOptions {
@@ -90,6 +93,10 @@ class Verify {
     // The same for given keys, for their second look.
     std::function<absl::Status(const std::vector<RowKey>& keys, std::vector<Difference>* found)>
         deep_keys;
+    // In which versions the replica has deleted rows of these keys, as far as it remembers. Empty =
+    // it does not.
+    std::function<absl::StatusOr<std::map<RowKey, int64_t>>(const std::vector<RowKey>& keys)>
+        deleted;
   };
 
   Verify(Parts parts, VerifyOptions options);
@@ -120,6 +127,8 @@ class Verify {
   // Whether it is decided: a difference (added), or none.
   bool Decide(const RowKey& key, Candidate& candidate, std::optional<int64_t> replica,
               std::optional<int64_t> source);
+  // Missing rows that a newer delete keeps away are ahead: no snapshot brings them back.
+  absl::Status TellDeleted();
   void Found(DifferenceKind kind, const RowKey& key, std::optional<int64_t> source,
              std::optional<int64_t> replica);
 

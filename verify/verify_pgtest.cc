@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "verify/session.h"
 #include "verify/testing/verify_test.h"
 
 namespace lockstep::verify {
@@ -166,6 +167,34 @@ TEST_F(VerifyTest, BadInputIsASentence) {
   EXPECT_THAT(std::string(Try().status().message()), HasSubstr("is there twice"));
   replica_.Run("DROP TABLE public.t");
   EXPECT_THAT(std::string(Try().status().message()), HasSubstr("the replica can't be read"));
+}
+
+TEST_F(VerifyTest, ADeclaredQueryCantWriteWhateverItSays) {
+  Tables("(id bigint PRIMARY KEY, version int)", "(id bigint PRIMARY KEY, version int)");
+  source_.Run(
+      "INSERT INTO public.t VALUES (1, 1); CREATE TABLE public.touched (n int);"
+      "CREATE FUNCTION public.touch() RETURNS bool VOLATILE LANGUAGE sql AS "
+      "'INSERT INTO public.touched VALUES (1) RETURNING true'");
+  ASSERT_TRUE(MakeReadOnly(*at_source_).ok());
+  const auto count = [&](const std::string& from) {
+    from_ = from;
+    return VerifySide(*at_source_, Rows("the source"), {{"bigint", false}}).Count().status();
+  };
+  // Statements of its own.
+  EXPECT_FALSE(
+      count("(SELECT * FROM public.t) AS r) AS t; SET default_transaction_read_only = off; COMMIT;"
+            "INSERT INTO public.touched VALUES (1);"
+            "SELECT count(*) AS rows, 0 AS nulls, 0 AS unversioned FROM (SELECT 1 AS v FROM "
+            "(SELECT * FROM public.t)")
+          .ok());
+  EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM public.touched"), 0);
+  // A setting, which a later statement would find.
+  EXPECT_TRUE(count("(SELECT * FROM public.t WHERE "
+                    "set_config('default_transaction_read_only', 'off', false) = 'off')")
+                  .ok());
+  const absl::Status written = count("(SELECT * FROM public.t WHERE public.touch())");
+  EXPECT_THAT(std::string(written.message()), HasSubstr("read-only transaction"));
+  EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM public.touched"), 0);
 }
 
 }  // namespace

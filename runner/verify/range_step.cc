@@ -1,11 +1,14 @@
 #include "runner/verify/range_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 #include "verify/session.h"
+#include "verify/tombstones.h"
 
 namespace lockstep::runner {
 namespace {
@@ -55,19 +58,38 @@ absl::Status RangeStep::Connect() {
   ASSIGN_OR_RETURN(const auto types, verify::ReadKeyTypes(*at_replica_, parts_.table.replica));
   source_ = std::make_unique<verify::VerifySide>(*at_source_, parts_.table.source, types);
   replica_ = std::make_unique<verify::VerifySide>(*at_replica_, parts_.table.replica, types);
+  for (verify::VerifySide* const side : {source_.get(), replica_.get()}) {
+    side->BeforeEach(parts_.alive);
+  }
   if (parts_.projector == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(deep_, verify::DeepCompare::Make(parts_.target.declaration, *parts_.projector,
                                                     parts_.table, *source_, *replica_));
   return absl::OkStatus();
 }
 
+std::string RangeStep::KeyedBy() const {
+  std::string text;
+  for (size_t i = 0; i < parts_.table.keys.size(); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", parts_.table.keys[i].column,
+                        replica_->types()[i].sql);
+  }
+  return text;
+}
+
 verify::Verify RangeStep::MakeVerify() {
   verify::Verify::Parts parts{
-      .source = *source_, .replica = *replica_, .passed = [this](const std::stop_token& stop) {
-        return verify::Passage({.connection = at_source_.get()}, parts_.target.declaration,
-                               *at_replica_, parts_.schema, parts_.group, parts_.passage)
-            .Await(stop);
-      }};
+      .source = *source_,
+      .replica = *replica_,
+      .passed =
+          [this](const std::stop_token& stop) {
+            return verify::Passage({.connection = at_source_.get()}, parts_.target.declaration,
+                                   *at_replica_, parts_.schema, parts_.group, parts_.passage)
+                .Await(stop);
+          },
+      .deleted =
+          [this](const std::vector<verify::RowKey>& keys) {
+            return verify::FindDeleted(*replica_, parts_.table, parts_.schema, parts_.group, keys);
+          }};
   if (deep_) {
     parts.deep = [this](const verify::KeyRange& range, std::vector<verify::Difference>* found) {
       return deep_->InRange(range, found);
@@ -93,7 +115,7 @@ absl::StatusOr<std::optional<verify::RowKey>> RangeStep::EndOf(const verify::Key
 }
 
 absl::StatusOr<RangeStep::Compared> RangeStep::Next(const std::optional<verify::RowKey>& from,
-                                                    int64_t rows) {
+                                                    int64_t rows, int64_t divided) {
   verify::KeyRange range{.from = from};
   for (verify::VerifySide* const side : {source_.get(), replica_.get()}) {
     ASSIGN_OR_RETURN(const bool sorted, side->Sorted());
@@ -101,7 +123,7 @@ absl::StatusOr<RangeStep::Compared> RangeStep::Next(const std::optional<verify::
     ASSIGN_OR_RETURN(const int64_t all, side->Estimate({}));
     rows = std::max(rows, all / kScans);
   }
-  ASSIGN_OR_RETURN(range.below, EndOf(range, rows));
+  ASSIGN_OR_RETURN(range.below, EndOf(range, std::max<int64_t>(1, rows / divided)));
   Compared compared{.next = range.below};
   ASSIGN_OR_RETURN(compared.result, MakeVerify().RunRange(range, parts_.stop));
   if (!range.below) return compared;

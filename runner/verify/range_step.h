@@ -41,9 +41,14 @@ class RangeStep {
     verify::PassageOptions passage;
     Millis statement_timeout{30'000};
     std::stop_token stop;
+    std::function<void()> alive;  // called between statements; may be empty
   };
   // REQUIRES: the target and what is referred to outlive it.
   static absl::StatusOr<std::unique_ptr<RangeStep>> Open(Parts parts);
+
+  // What keys are made of, the replica's columns and as what they are compared: "tenant text, id
+  // bigint". Keys from when it was another mean nothing now.
+  std::string KeyedBy() const;
 
   struct Compared {
     verify::VerifyResult result;
@@ -51,8 +56,9 @@ class RangeStep {
     int64_t left = 0;                    // rows behind it, about
   };
   // About `rows` rows of each side from `from` on. Where no index yields the order of the keys, a
-  // range costs a scan: then they are larger, and few.
-  absl::StatusOr<Compared> Next(const std::optional<verify::RowKey>& from, int64_t rows);
+  // range costs a scan: then they are larger, and few. `divided`: of either the so manieth part.
+  absl::StatusOr<Compared> Next(const std::optional<verify::RowKey>& from, int64_t rows,
+                                int64_t divided = 1);
 
   absl::StatusOr<verify::VerifyResult> Keys(const std::vector<verify::RowKey>& keys);
 

@@ -147,14 +147,19 @@ absl::StatusOr<bool> ReplicaVerifier::Turn(Kept& kept) {
 }
 
 absl::Status ReplicaVerifier::Compare(Kept& kept, const VerifyTarget& target,
-                                      const verify::VerifyTable& table,
-                                      const state::Verification& lease, Millis every) {
+                                      const verify::VerifyTable& table, state::Verification lease,
+                                      Millis every) {
   const SteadyTime began = Clock::System().Steady();
   const VerifySchedule& schedule = kept.group.schedule;
   verify::PassageOptions passage{.timeout = options_.passage_timeout, .grace = schedule.grace};
-  passage.waiting = [&](const std::string&) {
+  SteadyTime renewed = began;
+  const auto alive = [&] {
+    const SteadyTime now = Clock::System().Steady();
+    if (now - renewed < options_.lease / 8) return;
+    renewed = now;
     kept.store.Renew(*session_, lease, options_.lease).status().IgnoreError();
   };
+  passage.waiting = [&](const std::string&) { alive(); };
   ASSIGN_OR_RETURN(const auto step,
                    RangeStep::Open({.target = target,
                                     .table = table,
@@ -165,11 +170,19 @@ absl::Status ReplicaVerifier::Compare(Kept& kept, const VerifyTarget& target,
                                     .group = kept.group.name,
                                     .passage = passage,
                                     .statement_timeout = options_.statement_timeout,
-                                    .stop = thread_.stop_token()}));
+                                    .stop = thread_.stop_token(),
+                                    .alive = alive}));
+  if (const std::string keyed_by = step->KeyedBy(); keyed_by != lease.keyed_by) {
+    ASSIGN_OR_RETURN(const bool ours, kept.store.Rekey(*session_, lease, keyed_by));
+    if (!ours) return absl::OkStatus();
+  }
   if (lease.listed > 0) {
     ASSIGN_OR_RETURN(const auto known, kept.store.Listed(*session_, lease, kLookAgainAt));
     std::vector<verify::RowKey> keys;
-    for (const state::ListedDifference& one : known) keys.push_back(one.key);
+    for (const state::ListedDifference& one : known) {
+      // Another runner, of another key, may have the lease by now.
+      if (one.key.size() == table.keys.size()) keys.push_back(one.key);
+    }
     ASSIGN_OR_RETURN(const auto result, step->Keys(keys));
     RETURN_IF_ERROR(Confirmed(result));
     std::set<verify::RowKey> gone(keys.begin(), keys.end());
@@ -181,9 +194,9 @@ absl::Status ReplicaVerifier::Compare(Kept& kept, const VerifyTarget& target,
     if (!ours) return absl::OkStatus();
   }
   if (!lease.due) return kept.store.Release(*session_, lease);
-  const int64_t rows =
-      kept.rows.try_emplace({lease.backfill, lease.projection}, schedule.rows).first->second;
-  ASSIGN_OR_RETURN(const auto compared, step->Next(lease.cursor, rows));
+  const int64_t divided =
+      kept.divided.try_emplace({lease.backfill, lease.projection}, 1).first->second;
+  ASSIGN_OR_RETURN(const auto compared, step->Next(lease.cursor, schedule.rows, divided));
   RETURN_IF_ERROR(Confirmed(compared.result));
   const int64_t done = std::max(compared.result.source_rows, compared.result.replica_rows);
   const auto took = std::chrono::duration_cast<Millis>(Clock::System().Steady() - began);
@@ -234,13 +247,12 @@ absl::Status ReplicaVerifier::Note(Kept& kept, const state::Verification& lease,
   std::string words = Truncate(MessageOf(fault), kErrorBytes);
   Millis delay = options_.retry.Delay(lease.failures + 1, 0);
   if (postgres::SqlState(fault) == "57014") {  // it took too long, or somebody has cancelled it
-    int64_t& rows =
-        kept.rows.try_emplace({lease.backfill, lease.projection}, kept.group.schedule.rows)
-            .first->second;
-    if (rows > kFewestRows) {
-      rows = std::max(kFewestRows, rows / 2);
+    int64_t& divided =
+        kept.divided.try_emplace({lease.backfill, lease.projection}, 1).first->second;
+    if (kept.group.schedule.rows / divided > kFewestRows) {
+      divided *= 2;
       delay = options_.retry.Delay(1, 0);
-      words += fmt::format("; it is tried again with {} rows", rows);
+      words += "; it is tried again with half as many rows";
     } else {
       words += "; is there an index that yields the order of the keys, on both sides?";
     }

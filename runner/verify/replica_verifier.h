@@ -71,13 +71,13 @@ class ReplicaVerifier final : public Service {
     prometheus::Counter& failures;
     SteadyTime declare_at{};
     std::map<std::pair<std::string, std::string>, int64_t>
-        rows{};  // in a range; fewer after timeouts
+        divided{};  // by so much are ranges smaller than they should be; after timeouts
   };
 
   void Work();
   absl::StatusOr<bool> Turn(Kept& kept);
   absl::Status Compare(Kept& kept, const VerifyTarget& target, const verify::VerifyTable& table,
-                       const state::Verification& lease, Millis every);
+                       state::Verification lease, Millis every);
   absl::Status Note(Kept& kept, const state::Verification& lease, const absl::Status& fault);
   void Tell(const Kept& kept, const VerifyTarget& target, const verify::VerifyTable& table,
             const std::vector<verify::Difference>& found) const;

@@ -238,6 +238,7 @@ CREATE TABLE verifications (
   projection text NOT NULL,
   began_at timestamptz,    -- of the pass under way; NULL = none is
   cursor jsonb,            -- its keys below this one are compared; NULL = none yet
+  keyed_by text NOT NULL DEFAULT '',  -- what keys are made of, here and in verify_differences: columns and types
   pass_rows bigint NOT NULL DEFAULT 0,
   pass_undecided bigint NOT NULL DEFAULT 0,  -- rows that changed from look to look
   pass_unlisted bigint NOT NULL DEFAULT 0,   -- differences that verify_differences has no room for

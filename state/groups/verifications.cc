@@ -44,11 +44,23 @@ UPDATE {state}.verifications v
  WHERE v.group_name = one.group_name AND v.backfill = one.backfill
    AND v.projection = one.projection
 RETURNING v.backfill, v.projection, v.lease_token::text AS token, v.cursor::text AS cursor,
-          coalesce(v.began_at, now()) AS began_at, now() AS now, v.failures, one.due, one.listed)";
+          v.keyed_by, coalesce(v.began_at, now()) AS began_at, now() AS now, v.failures, one.due, one.listed)";
 
 constexpr std::string_view kRenew = R"(
 UPDATE {state}.verifications SET lease_until = now() + $5::bigint * interval '1 ms'
  WHERE group_name = $1 AND backfill = $2 AND projection = $3 AND lease_token = $4::uuid)";
+
+constexpr std::string_view kRekey = R"(
+WITH lease AS (
+  UPDATE {state}.verifications
+     SET keyed_by = $5, cursor = NULL, began_at = now(), due_at = now(), pass_rows = 0,
+         pass_undecided = 0, pass_unlisted = 0, undecided = 0, unlisted = 0
+   WHERE group_name = $1 AND backfill = $2 AND projection = $3 AND lease_token = $4::uuid
+  RETURNING 1),
+gone AS (
+  DELETE FROM {state}.verify_differences
+   WHERE group_name = $1 AND backfill = $2 AND projection = $3 AND EXISTS (SELECT FROM lease))
+SELECT count(*) FROM lease)";
 
 constexpr std::string_view kAdvance = R"(
 UPDATE {state}.verifications
@@ -187,6 +199,7 @@ absl::StatusOr<std::optional<Verification>> Verifications::Claim(postgres::Conne
   Verification lease{.backfill = row.String("backfill"),
                      .projection = row.String("projection"),
                      .token = row.String("token"),
+                     .keyed_by = row.String("keyed_by"),
                      .began_at = row.Time("began_at"),
                      .now = row.Time("now"),
                      .failures = static_cast<int>(row.Int("failures")),
@@ -202,6 +215,19 @@ absl::StatusOr<bool> Verifications::Renew(postgres::Connection& connection,
                    connection.Affected(schema_.Sql(kRenew), group_, lease.backfill,
                                        lease.projection, lease.token, time));
   return changed > 0;
+}
+
+absl::StatusOr<bool> Verifications::Rekey(postgres::Connection& connection, Verification& lease,
+                                          const std::string& keyed_by) const {
+  ASSIGN_OR_RETURN(const int64_t ours,
+                   connection.Number(schema_.Sql(kRekey), group_, lease.backfill, lease.projection,
+                                     lease.token, keyed_by));
+  lease.keyed_by = keyed_by;
+  lease.cursor.reset();
+  lease.began_at = lease.now;
+  lease.due = true;
+  lease.listed = 0;
+  return ours > 0;
 }
 
 absl::StatusOr<bool> Verifications::Advance(postgres::Connection& connection,

@@ -18,6 +18,7 @@ struct Verification {
   std::string backfill, projection;
   std::string token;                               // of the lease
   std::optional<std::vector<std::string>> cursor;  // keys below it are compared
+  std::string keyed_by;                            // what keys are made of; empty = there are none
   WallTime began_at;                               // of the pass under way, or that begins now
   WallTime now;                                    // by the same clock
   int failures = 0;                                // tries in a row that came to nothing
@@ -55,6 +56,11 @@ class Verifications : public GroupStore {
   // These answer false when the lease is another's by now; nothing was written then.
   absl::StatusOr<bool> Renew(postgres::Connection& connection, const Verification& lease,
                              Millis time) const;
+
+  // Keys are made of something else from now on: the pass begins anew, at once, and what was listed
+  // is forgotten. The lease follows.
+  absl::StatusOr<bool> Rekey(postgres::Connection& connection, Verification& lease,
+                             const std::string& keyed_by) const;
 
   struct Range {
     std::optional<std::vector<std::string>> next;  // the new cursor; none = the pass is over
