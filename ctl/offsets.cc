@@ -42,12 +42,11 @@ Json AuditJson(const postgres::Row& row) {
 }
 
 Json LaneJson(const postgres::Row& row) {
-  Json lane;
-  for (const char* const name : {"instance", "lane", "subscription", "message_id", "publish_time",
-                                 "epoch", "lag_ms", "updated_at", "updated_by"}) {
-    lane[name] = Cell(row, name);
-  }
-  return lane;
+  return {{"instance", Cell(row, "instance")},           {"lane", row.Int("lane")},
+          {"subscription", Cell(row, "subscription")},   {"message_id", Cell(row, "message_id")},
+          {"publish_time", Cell(row, "publish_time")},   {"epoch", row.Int("epoch")},
+          {"lag_ms", OrNull(row.OptionalInt("lag_ms"))}, {"updated_at", Cell(row, "updated_at")},
+          {"updated_by", Cell(row, "updated_by")}};
 }
 
 absl::Status ShowOffsets(const Context& context, const OffsetsOptions& options) {

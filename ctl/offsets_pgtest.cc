@@ -117,9 +117,13 @@ TEST_F(OffsetsCtl, ShowsExportsAndMeasures) {
   const auto exported = nlohmann::json::parse(world_.Ctl("offsets export feed").out);
   EXPECT_EQ(exported["group"], "feed");
   EXPECT_FALSE(exported["offsets"].empty());
-  for (const char* key : {"instance", "lane", "subscription", "message_id", "publish_time",
-                          "lag_ms", "updated_at", "updated_by"}) {
-    EXPECT_TRUE(exported["offsets"][0].contains(key)) << key;
+  const auto& offset = exported["offsets"][0];
+  for (const char* key :
+       {"instance", "subscription", "message_id", "publish_time", "updated_at", "updated_by"}) {
+    EXPECT_TRUE(offset.contains(key) && offset[key].is_string()) << key << " of " << offset;
+  }
+  for (const char* key : {"lane", "epoch", "lag_ms"}) {
+    EXPECT_TRUE(offset.contains(key) && offset[key].is_number_integer()) << key << " of " << offset;
   }
   nlohmann::json lag;
   ASSERT_TRUE(world_.Await([&] {  // the last event may still be within its two looks

@@ -17,9 +17,19 @@ namespace {
 constexpr char kConnectionLost[] = "08006";
 // So long after statement_timeout a server that works would have answered.
 constexpr Millis kAnswerMargin{5'000};
+// The classes of the SQLSTATEs that Postgres has itself.
+constexpr std::string_view kItsClasses =
+    "00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F "
+    "40 42 44 53 54 55 57 58 72 F0 HV P0 XX";
 // In place of a text that somebody's trigger wrote, which may hold values; it must not be kept.
 constexpr char kRaised[] =
-    "a function or trigger of the database refused it (RAISE, P0001); the server's log says why";
+    "a function or trigger of the database refused it (RAISE, {}); the server's log says why";
+
+// By RAISE or ASSERT in PL/pgSQL. One that raises a code of Postgres's own can't be told from it.
+bool IsRaised(std::string_view sqlstate) {
+  return sqlstate == "P0001" || sqlstate == "P0004" ||
+         kItsClasses.find(sqlstate.substr(0, 2)) == std::string_view::npos;
+}
 
 absl::StatusOr<std::string> ConnectionString(const ConnectionOptions& options) {
   ASSIGN_OR_RETURN(std::string text, ReadPasswordFile(options.url));
@@ -115,7 +125,7 @@ absl::StatusOr<Result> Connection::Impl::Try(Work work) {
     if (!connection.is_open()) lost = true;
     // The primary was demoted: another is to be looked for, by a new session.
     if (StateOf(e) == "25006") lost = true;
-    return SqlError(StateOf(e), StateOf(e) == "P0001" ? kRaised : e.what());
+    return SqlError(StateOf(e), IsRaised(StateOf(e)) ? fmt::format(kRaised, StateOf(e)) : e.what());
 #if PQXX_VERSION_MAJOR < 7
   } catch (const pqxx::transaction_rollback& e) {
     return SqlError(StateOf(e), e.what());

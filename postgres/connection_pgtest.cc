@@ -272,12 +272,23 @@ TEST(ConnectionOpen, SaysWhereItCouldNotConnect) {
 
 // It is somebody's own text, which may hold anything, and would be kept in dead letters and logs.
 TEST_F(ConnectionTest, DoesNotRepeatWhatATriggerRaises) {
-  const absl::Status failed =
-      connection_->Execute("DO $$ BEGIN RAISE EXCEPTION 'secret of %', 'ann'; END $$").status();
-  EXPECT_EQ(SqlState(failed), "P0001");
-  EXPECT_EQ(MessageOf(failed).find("secret"), std::string_view::npos) << failed;
-  EXPECT_EQ(MessageOf(failed).find("ann"), std::string_view::npos) << failed;
-  EXPECT_NE(MessageOf(failed).find("server's log"), std::string_view::npos) << failed;
+  for (const std::string state : {"P0001", "P0004", "AB123", "U0001", "99000"}) {
+    const absl::Status failed = connection_->Run(
+        "DO $$ BEGIN RAISE EXCEPTION 'secret of %', 'ann' USING ERRCODE = '" + state + "'; END $$");
+    EXPECT_EQ(SqlState(failed), state);
+    EXPECT_EQ(MessageOf(failed).find("secret"), std::string_view::npos) << failed;
+    EXPECT_EQ(MessageOf(failed).find("ann"), std::string_view::npos) << failed;
+    EXPECT_NE(MessageOf(failed).find("(RAISE, " + state + "); the server's log"),
+              std::string_view::npos)
+        << failed;
+  }
+}
+
+// As our own functions do, whose words are for whoever called them.
+TEST_F(ConnectionTest, RepeatsWhatIsRaisedUnderACodeOfPostgres) {
+  const absl::Status failed = connection_->Run(
+      "DO $$ BEGIN RAISE EXCEPTION 'no such role' USING ERRCODE = 'undefined_object'; END $$");
+  EXPECT_NE(MessageOf(failed).find("no such role"), std::string_view::npos) << failed;
 }
 
 TEST_F(ConnectionTest, KnowsEveryErrorByItsSqlState) {

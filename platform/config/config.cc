@@ -206,9 +206,12 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
   if (!list.IsSequence()) {
     return state_->Complain(PlaceOf(state_->sources.file, list), path, "a list is wanted here");
   }
+  std::set<std::string> labels;
   for (size_t i = 0; i < list.size(); ++i) {
     auto child = std::make_shared<Node>();
-    const std::string label = config_internal::ItemLabel(list[i], i, shorthand);
+    std::string label = config_internal::ItemLabel(list[i], i, shorthand);
+    // The keys of two items must differ: of what changed a reload would take one for the other's.
+    if (!labels.insert(label).second) label = fmt::format("{}", i);
     if (list[i].IsScalar() && !shorthand.empty()) {
       child->yaml.reset(YAML::Node(YAML::NodeType::Map));
       child->yaml[std::string(shorthand)] = list[i].Scalar();

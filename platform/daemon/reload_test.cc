@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
 
 #include "platform/daemon/daemon.h"
 
@@ -51,6 +55,39 @@ TEST(RunningConfig, FollowsWhatItCanAndKeepsTheRestUntilARestart) {
   config.Follow(
       {{.path = "max_batch", .value = "7", .followed = true}, {.path = "lanes", .value = "4"}});
   EXPECT_THAT(config.after_restart, IsEmpty()) << "the file has gone back";
+}
+
+// Two files of one name in two folders.
+TEST(RunningConfig, TellsItemsOfOneLabelApart) {
+  const std::string file = ::testing::TempDir() + "/reload_" + std::to_string(::getpid()) + ".yaml";
+  const auto read = [&](const std::string& lanes) {
+    std::ofstream(file) << "groups: [{file: a/feed.yaml, lanes: 1}, {file: b/feed.yaml, lanes: "
+                        << lanes << "}]";
+    std::vector<ConfigKey> keys;
+    const absl::Status done = Config::Read(
+        {.file = file},
+        [](ConfigSection& config) {
+          config.List("groups", "file", [](ConfigSection& item) {
+            std::string name;
+            int number = 0;
+            item.Key("file", &name, "");
+            item.Followed().Key("lanes", &number, "");
+          });
+        },
+        &keys);
+    EXPECT_TRUE(done.ok()) << done;
+    std::remove(file.c_str());
+    return keys;
+  };
+  RunningConfig config{.keys = read("2")};
+  log::Configure({});
+  ::testing::internal::CaptureStderr();
+  config.Follow(read("2"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("nothing changed"));
+  ::testing::internal::CaptureStderr();
+  config.Follow(read("3"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("key=groups.1.lanes value=3"));
+  EXPECT_THAT(config.after_restart, IsEmpty());
 }
 
 TEST(RunningConfig, FollowsWhatWasBoundSo) {

@@ -108,6 +108,10 @@ TEST_F(RefusalTest, NamesPlaceAndCure) {
       {"no operation", Yaml("      Made: {when: {field: price, present: true}}\n"),
        "FILE:10:13: event Made: an operation is missing"},
       {"replace without columns", Yaml("      Made: replace\n"), "replace needs columns"},
+      {"increment without columns", Yaml("      Made: {increment: }\n"),
+       "FILE:10:7: increment needs columns; write increment: {column: field}"},
+      {"increment with no column", Yaml("      Made: {increment: {}}\n"),
+       "FILE:10:7: increment needs columns"},
       {"mix",
        Yaml("      Made: {replace: [price]}\n      Made2: {message: shop.Made, "
             "increment: {n: {value: 1}}}\n"),

@@ -12,6 +12,7 @@ namespace lockstep::projections {
 namespace pb = google::protobuf;
 namespace {
 
+constexpr char kNeedsColumns[] = "{0} needs columns; write {0}: {{column: field}}";
 const std::vector<std::string> kHandlerKeys = {"replace",        "merge", "increment", "delete",
                                                "ignore",         "key",   "when",      "message",
                                                "schema_version", "on_gap"};
@@ -119,7 +120,7 @@ class HandlerReader {
     }
     handler_.operation = found->second;
     if (found->second == Operation::kDelete || found->second == Operation::kIgnore) return true;
-    file_.Error(node_, "{0} needs columns; write {0}: {{column: field}}", name);
+    file_.Error(node_, kNeedsColumns, name);
     return false;
   }
 
@@ -241,6 +242,11 @@ class HandlerReader {
 
   // A column, a map of columns to where they come from, or a list of both.
   void ReadSet(const FieldScope& fields) {
+    if (handler_.operation == Operation::kIncrement &&
+        (set_.IsNull() || (!set_.IsScalar() && set_.size() == 0))) {
+      file_.Error(type_, kNeedsColumns, "increment");
+      return;
+    }
     if (!set_.IsDefined() || set_.IsNull() || (set_.IsScalar() && set_.Scalar() == "true")) {
       if (handler_.operation != Operation::kDelete && !set_.IsNull()) {
         file_.Error(set_, "columns are wanted here");

@@ -82,5 +82,26 @@ TEST_F(FirstStart, CountsNoMoreOnceItIsOver) {
   EXPECT_TRUE(world_.bus.seeks().empty());
 }
 
+TEST(FirstSession, NotesOnlyOnceWhatCameFirst) {
+  GroupWorld world;
+  world.options.lanes = 1;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  world.database.Run(R"(
+    CREATE TABLE rm.noted (at timestamptz);
+    CREATE FUNCTION rm.note() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN INSERT INTO rm.noted VALUES (NEW.first_publish_time); RETURN NEW; END $$;
+    CREATE TRIGGER note BEFORE UPDATE OF first_publish_time ON feed_state.slots
+      FOR EACH ROW EXECUTE FUNCTION rm.note();)");
+  for (const int64_t version : {1, 2, 3}) {
+    world.Publish({{.version = version}});
+    ASSERT_TRUE(world.AwaitDrained());
+  }
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.noted"), 1);
+  EXPECT_EQ(world.Count("SELECT count(*) FROM rm.noted JOIN feed_state.slots ON "
+                        "at = first_publish_time"),
+            1);
+}
+
 }  // namespace
 }  // namespace lockstep::runner
