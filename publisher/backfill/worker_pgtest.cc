@@ -37,13 +37,14 @@ TEST_F(BackfillWorkerTest, AnEmptySourceIsDoneAtOnce) {
 }
 
 TEST_F(BackfillWorkerTest, RowsAfterTheStartAreLeftToTheTail) {
-  Fill(50);
+  Fill(250);
   const std::string id = Start(Items());
   EXPECT_TRUE(Make(bus_, "a", Millis(0))->worker->Turn().value());  // notes the highest key
-  EXPECT_EQ(Of(id).highest, KeyTexts{"50"});
-  db_.Run("INSERT INTO shop.items SELECT i, 'late', NULL, 1 FROM generate_series(51, 60) i");
-  while (Of(id).state == "running") ASSERT_TRUE(Make(bus_)->worker->Turn().ok());
-  EXPECT_EQ(Sent(bus_), Rows(50));
+  ASSERT_EQ(Of(id).state, "running") << "another is to go on with it";
+  EXPECT_EQ(Of(id).highest, KeyTexts{"250"});
+  db_.Run("INSERT INTO shop.items SELECT i, 'late', NULL, 1 FROM generate_series(251, 260) i");
+  while (Of(id).state == "running") ASSERT_TRUE(Make(bus_, "b")->worker->Turn().ok());
+  EXPECT_EQ(Sent(bus_), Rows(250));
 }
 
 // One that is cut off in the middle of a page has saved nothing of it; the next sends it again,

@@ -81,6 +81,20 @@ TEST_F(ShardOwnerTest, AFellowPublisherIsNoStranger) {
   EXPECT_THAT(stranger(), ::testing::HasSubstr("lockstep-publisher shards"));
 }
 
+// A publisher that starts holds shards for a moment before it is a member.
+TEST_F(ShardOwnerTest, WhoWasSeenOnceIsNoStrangerYet) {
+  const auto starting = ShardLocks::Open(db_.url(), Millis(10'000));
+  ASSERT_TRUE(starting.ok());
+  const int64_t outbox = (*starting)->Find(*postgres::QualifiedName::Parse(kTable))->oid;
+  ASSERT_TRUE((*starting)->SetShardCount(outbox, 16).ok());
+  ASSERT_EQ((*starting)->Take(outbox, {0}, 1)->size(), 1U);
+  OwnershipOptions rare = Quick();
+  rare.ping_interval = Millis(5'000);
+  const auto a = Join("a", 16, rare);
+  ASSERT_TRUE(Await(*a, [](size_t held) { return held == 15; })) << "it has looked";
+  EXPECT_EQ(a->owner->Stranger(kTable), "");
+}
+
 TEST_F(ShardOwnerTest, PublishersShareShardsAsTheyComeAndGo) {
   auto a = Join("a", 16);
   ASSERT_TRUE(Await(*a, [](size_t held) { return held == 16; }));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "platform/log/masking.h"
 #include "runner/testing/direct_batch.h"
 #include "runner/testing/test_group.h"
 
@@ -65,6 +66,25 @@ TEST(Release, BlamesWhatAnotherRunnerLeftDueIfItCantBeApplied) {
   world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
   ASSERT_TRUE(world.Await([&] { return world.DeadLetters() == 1; }));
   EXPECT_TRUE(world.Await([&] { return group->status().counts.dead == 1; }));
+}
+
+// Why it halts stands on the page and in the log.
+TEST(Release, NamesNoMaskedKeyWhenWhatWaitedCantBeMadeADeadLetter) {
+  GroupWorld world;
+  world.look_for_left = Millis(100);
+  const auto group = world.NewGroup();
+  world.Publish({{.version = 1}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.Publish({{.version = 3, .payload = MergeRunning(kDivide)}});
+  ASSERT_TRUE(world.AwaitDrained());
+  world.database.Run("ALTER TABLE feed_state.dead_letters ADD CHECK (false)");
+  MaskKeys(true);
+  world.database.Run("UPDATE feed_state.key_state SET settled_version = 2");
+  const bool halted = world.Await([&] { return group->status().state == GroupState::kHalted; });
+  MaskKeys(false);
+  ASSERT_TRUE(halted) << group->status().reason;
+  EXPECT_EQ(group->status().reason.find("parked events of *** can't be made dead letters"), 0U)
+      << group->status().reason;
 }
 
 // --once and a rebuild end when a group is drained.

@@ -132,6 +132,24 @@ TEST(RunnerProcess, WorksOffWhatIsThereAndEnds) {
   EXPECT_THAT(world.LeftOver(), IsEmpty());
 }
 
+TEST(RunnerProcess, ForgetsWhatWasResolvedAndAuditedAsConfigured) {
+  BinaryWorld world;
+  world.settings = "once_quiet: 300ms\ndead_letter_retention: 1000h\naudit_retention: 2000h\n";
+  EXPECT_EQ(world.Runner({"--once"})->Wait(), 0);
+  world.database.Run(R"(
+    INSERT INTO feed_state.dead_letters (group_name, generation, message_id, ordering_key, publish_time, attributes,
+                                         payload, code, reason, blocks, state, dead_at, resolved_at)
+    SELECT 'feed', 1, h::text, 'k', now(), '{}', '', 'C', 'r', false, 'discarded', now() - interval '9000 hours',
+           now() - h * interval '1 hour' FROM unnest(ARRAY[900, 1100]) h;
+    INSERT INTO feed_state.audit (group_name, action, operator, at)
+    SELECT 'feed', 'a', 'o', now() - h * interval '1 hour' FROM unnest(ARRAY[1900, 2100]) h)");
+  const auto runner = world.Runner();
+  EXPECT_TRUE(world.Await([&] {
+    return world.Count("SELECT count(*) FROM feed_state.dead_letters") == 1 &&
+           world.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'a'") == 1;
+  })) << runner->Errors();
+}
+
 TEST(RunnerProcess, DoesNotWaitWithoutEndForWhatIsAway) {
   BinaryWorld world;
   world.settings = "once_timeout: 500ms\n";
