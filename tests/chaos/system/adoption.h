@@ -41,7 +41,7 @@ class Adoption {
   bool last_ = false;  // no other begins
   bool ended_ = true;  // the newest has
   bool finished_ = false;
-  int started_ = 0;    // the newest's number
+  int started_ = 0;  // the newest's number
   int paused_ = 0, failed_ = 0;
   std::set<int> done_;  // numbers
 };
