@@ -55,8 +55,7 @@ TEST_F(OverviewTest, AnInstanceThatIsNotConnectedIsThroughNothing) {
 TEST_F(OverviewTest, AnInstanceOfTheFutureIsGone) {
   Instance("a", "running");
   Instance("b", "no stream");
-  database_.Run(
-      "UPDATE st.instances SET seen_at = now() + interval '1 hour' WHERE instance = 'b'");
+  database_.Run("UPDATE st.instances SET seen_at = now() + interval '1 hour' WHERE instance = 'b'");
   EXPECT_TRUE(IsThrough());
   const auto lags = Overview(schema_).Lags(*connection_);
   ASSERT_TRUE(lags.ok()) << lags.status();
