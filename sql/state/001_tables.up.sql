@@ -132,7 +132,7 @@ CREATE TABLE offsets (
 CREATE VIEW group_offsets AS
 WITH lanes AS (
   SELECT o.*,
-         coalesce(i.seen_at BETWEEN now() - interval '1 minute' AND now() + interval '1 minute'
+         coalesce(i.seen_at BETWEEN now() - interval '1 minute' AND now() + interval '5 minutes'
                   AND o.lane < i.lanes
                   AND i.state NOT IN ('halted', 'waiting'), false) AS live,
          coalesce(o.lane = ANY (i.idle_lanes), false) AS idle

@@ -9,7 +9,7 @@ SELECT g.group_name, g.epoch, g.slot, g.generation, g.subscription, o.publish_ti
        (SELECT count(*) FROM {state}.instances i
          WHERE i.group_name = g.group_name
            AND i.seen_at BETWEEN now() - interval '15 seconds'
-                             AND now() + interval '15 seconds') AS instances
+                             AND now() + interval '5 minutes') AS instances
   FROM {state}.active_slots g
   LEFT JOIN {state}.group_offsets o ON o.group_name = g.group_name
  WHERE $1 = '' OR g.group_name = $1
@@ -36,7 +36,7 @@ SELECT g.group_name, g.epoch, g.seek_state, count(i.*) AS instances,
   LEFT JOIN {state}.group_offsets o ON o.group_name = g.group_name
   LEFT JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = g.epoch
-   AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '15 seconds'
+   AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '5 minutes'
  GROUP BY g.group_name, g.epoch, g.seek_state, g.generation, o.publish_time, o.lag_ms
  ORDER BY g.group_name)";
 
@@ -46,7 +46,7 @@ SELECT g.epoch, g.seek_state = 'done' AS seek_done, i.instance, i.handled, i.que
   FROM {state}.consumer_groups g
   LEFT JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = $2
-   AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '15 seconds'
+   AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '5 minutes'
    AND i.state <> 'halted'
  WHERE g.group_name = $1)";
 
@@ -62,7 +62,7 @@ SELECT CASE WHEN bool_and(i.state NOT IN ('starting', 'no stream', '') AND i.sna
   FROM {state}.consumer_groups g
   JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = g.epoch
-   AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '15 seconds'
+   AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '5 minutes'
    AND i.state NOT IN ('halted', 'waiting')
  WHERE g.group_name = $1 AND g.seek_state = 'done')";
 

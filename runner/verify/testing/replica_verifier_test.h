@@ -59,7 +59,7 @@ class ReplicaVerifierTest : public ::testing::Test {
     replica_.Run(
         "INSERT INTO lockstep_state.consumer_groups (group_name) VALUES ('feed');"
         "INSERT INTO lockstep_state.instances (group_name, instance, epoch, lanes, seen_at, state,"
-        " lag_ms) VALUES ('feed', 'one', 1, 1, now() + interval '1 hour', 'running', 0)");
+        " lag_ms) VALUES ('feed', 'one', 1, 1, now() + interval '4 minutes', 'running', 0)");
     schedule_ = {.every = Millis(86'400'000),
                  .backfills = {"items.yaml"},
                  .source = source_.url(),
