@@ -228,6 +228,27 @@ TEST_F(Restore, NeedsThoseOfItsOwnEpochAndSubscriptionAndAllThatAreYoung) {
             NewestCheckpoint() - 5);
 }
 
+// Whoever comes back to a moment in a long pause needs the last one before it; an epoch that began
+// with an older one may come back to its beginning.
+TEST_F(Restore, NeedsTheLastOneBeforeAPauseAndTheOneThatItsEpochBeganWith) {
+  world_.options.checkpoint_keep = std::chrono::minutes(30);
+  group_ = world_.NewGroup();
+  ASSERT_TRUE(AwaitCheckpoint(3));
+  group_.reset();
+  const int64_t last = NewestCheckpoint();
+  world_.database.Run(
+      "UPDATE feed_state.checkpoints SET taken_at = taken_at - interval '40 minutes';"
+      "UPDATE feed_state.consumer_groups SET seek_kind = 'snapshot', seek_snapshot = '" +
+      state::Checkpoints::SnapshotName(kSubscription, 1) + "'");
+  group_ = world_.NewGroup("another");
+  ASSERT_TRUE(AwaitCheckpoint(last + 2));
+  group_.reset();
+  EXPECT_EQ(world_.Value(fmt::format("SELECT string_agg(number::text, ',' ORDER BY number) FROM "
+                                     "feed_state.checkpoints WHERE number <= {}",
+                                     last)),
+            fmt::format("1,{}", last));
+}
+
 // It goes back twice: the second time to the moment after it was healed, when its epoch had a Seek
 // and no checkpoint yet. What it was healed from was old then.
 TEST_F(Restore, IsHealedAgainFromWhatItWasHealedFromHoweverOldThatIs) {
