@@ -41,10 +41,11 @@ SELECT {columns}, NULL::bytea AS descriptors FROM lockstep.backfills b
 WHERE ($1 = '' OR b.outbox = to_regclass($1)) AND (b.ended_at IS NULL OR NOT $3::boolean)
 ORDER BY b.created_at DESC, b.id LIMIT $2::int)sql";
 
+// The one that has not ended, whatever the clock said when it was made.
 constexpr char kFind[] = R"sql(
 SELECT DISTINCT ON (b.outbox) {columns}, b.descriptors FROM lockstep.backfills b
 WHERE b.id::text = $1 OR (b.name = $1 AND NOT b.repair)
-ORDER BY b.outbox, b.created_at DESC)sql";
+ORDER BY b.outbox, b.ended_at IS NULL DESC, b.created_at DESC)sql";
 
 constexpr char kAudit[] = R"sql(
 SELECT row_to_json(a)::text AS entry

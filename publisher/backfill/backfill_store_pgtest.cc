@@ -59,6 +59,15 @@ TEST_F(BackfillStoreTest, HasOneAtATimeUnderAName) {
   EXPECT_TRUE(store_.Create(Items(), 10, "ann@host", "").ok());
 }
 
+// The first one was made while the server's clock was an hour ahead.
+TEST_F(BackfillStoreTest, ANameMeansTheOneThatHasNotEnded) {
+  const std::string first = Create();
+  ASSERT_TRUE(store_.Apply(BackfillStore::Change::kCancel, first, "bob@host", "wrong").ok());
+  db_.Run("UPDATE lockstep.backfills SET created_at = now() + interval '1 hour'");
+  const std::string second = Create();
+  EXPECT_EQ(store_.Find("items").value().id, second);
+}
+
 TEST_F(BackfillStoreTest, OneWorkerAtATimeHasTheLeaseAndAnotherTakesItOver) {
   const std::string id = Create();
   ASSERT_TRUE(Claim(kTokenA).has_value());
