@@ -71,7 +71,10 @@ void Storm::Tick() {
   TickLocks();
   adoption_.Tick();
   inspector_.Tick();
-  if (!over_ && !adoption_.done().empty()) inspector_.Begin();
+  if (!adoption_.done().empty()) {
+    source_.Adopted();
+    if (!over_) inspector_.Begin();
+  }
   std::this_thread::sleep_for(kTick);
 }
 
