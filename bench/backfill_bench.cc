@@ -190,6 +190,8 @@ int Main(const Options& options) {
   const double sent = Median(rounds, [](const Round& r) { return r.sent; });
   const double ratio =
       Median(rounds, [](const Round& r) { return r.backfill.rate / r.backlog.rate; });
+  const double cpu =
+      Median(rounds, [](const Round& r) { return r.backlog.machine_us / r.backfill.machine_us; });
   const int64_t mib = rounds.back().backfill.peak_kib / 1024;
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json({{"rows", options.rows},
@@ -198,13 +200,17 @@ int Main(const Options& options) {
                                                {"sent_per_s", static_cast<int64_t>(sent)},
                                                {"backlog_per_s", static_cast<int64_t>(backlog)},
                                                {"of_backlog", ratio},
+                                               {"of_backlog_by_cpu", cpu},
+                                               {"batch", rounds.back().backfill.batch},
+                                               {"backlog_batch", rounds.back().backlog.batch},
                                                {"peak_rss_mib", mib}})
                            .dump(2));
   } else {
     fmt::print(
         "{} rows: {:.0f}/s by backfill (sent at {:.0f}/s), {:.0f}/s from a backlog of events: "
-        "{:.2f} of it; RSS {} MiB, publisher and runner together\n",
-        options.rows, backfill, sent, backlog, ratio, mib);
+        "{:.2f} of it, {:.2f} by the CPU time of all processes; RSS {} MiB, publisher and runner "
+        "together\n",
+        options.rows, backfill, sent, backlog, ratio, cpu, mib);
   }
   return 0;
 }

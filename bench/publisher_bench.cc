@@ -155,24 +155,26 @@ class Bench {
     ++round_;
     Execute(fmt::format(
         "INSERT INTO bench.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, "
-        "version, payload, available_at) SELECT lockstep.new_event_id(), 'bench.events', 'item', "
+        "version, payload) SELECT lockstep.new_event_id(), 'bench.events', 'item', "
         "'k' || (i % "
         "{0}), "
-        "'bench.Changed', {1}::bigint * 1000000 + i / {0} + 1, decode(repeat('ab', 200), 'hex'), "
-        "'infinity' "
+        "'bench.Changed', {1}::bigint * 1000000 + i / {0} + 1, decode(repeat('ab', 200), 'hex') "
         "FROM generate_series(0, {2}) i",
         options_.keys, round_, options_.rows - 1));
     Execute("VACUUM ANALYZE bench.outbox");
+    Execute("VACUUM ANALYZE bench.outbox_pending");
     Execute("CHECKPOINT");
   }
 
   void AddHeld() {
     Execute(fmt::format(
         "INSERT INTO bench.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, "
-        "version, payload, dead_at, available_at) SELECT lockstep.new_event_id(), 'bench.events', "
-        "'item', 'held', 'bench.Changed', i, 'p', CASE WHEN i = 1 THEN now() END, "
-        "CASE WHEN i = 1 THEN 'infinity'::timestamptz ELSE now() END FROM generate_series(1, {}) i",
+        "version, payload) SELECT lockstep.new_event_id(), 'bench.events', "
+        "'item', 'held', 'bench.Changed', i, 'p' FROM generate_series(1, {}) i",
         options_.held));
+    Execute(
+        "UPDATE bench.outbox_pending SET dead_at = now(), available_at = 'infinity' WHERE version "
+        "= 1");
     // Met once and pushed out of the way: what follows is how it stays.
     const Clock::time_point start = Clock::now();
     int64_t looks = 0;
@@ -187,12 +189,18 @@ class Bench {
 
   // Rows of their own keys, in the order of every index: quick to make.
   void AddPublished() {
+    Execute("ALTER TABLE bench.outbox DISABLE TRIGGER lockstep_inserted");
     Execute(fmt::format(
         "INSERT INTO bench.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, "
-        "version, payload, published_at, message_id) SELECT lpad(to_hex(i), 32, '0')::uuid, "
+        "version, payload) SELECT lpad(to_hex(i), 32, '0')::uuid, "
         "'bench.events', 'item', 'p' || lpad(i::text, 9, '0'), 'bench.Changed', 1, "
-        "decode(repeat('ab', 200), 'hex'), now(), i::text FROM generate_series(1, {}) i",
+        "decode(repeat('ab', 200), 'hex') FROM generate_series(1, {}) i",
         options_.published));
+    Execute("ALTER TABLE bench.outbox ENABLE TRIGGER lockstep_inserted");
+    Execute(
+        "INSERT INTO bench.outbox_published (sequence, published_at, attempts, message_id) SELECT "
+        "sequence, now(), 0, sequence::text FROM bench.outbox");
+    Execute("VACUUM ANALYZE bench.outbox_published");
   }
 
   // Leaves a backlog's worth of dead tuples: rows that were claimed and marked.
@@ -220,7 +228,9 @@ class Bench {
       for (const auto& row : claim.rows) {
         marks.push_back({std::make_shared<const publisher::OutboxRow>(row), "1"});
       }
-      if (!marks.empty()) Must(store->MarkPublished(marks));
+      if (!marks.empty()) {
+        Must(store->MarkPublished(marks, "", {marks.front().row->lock_token}));
+      }
       if (claim.candidates < options_.batch) cursor = {};
       rows += static_cast<int64_t>(claim.rows.size());
     }
@@ -277,13 +287,16 @@ class Bench {
     return options_.rows / Seconds(Clock::now() - start);
   }
 
-  // Adds the rows held, then lets go of them all in one statement: the
+  // Adds the rows held back, then lets go of them all in one statement: the
   // relays start on a whole backlog, as the bare loop does.
   void AddBacklogAndStart() {
+    Execute("ALTER TABLE bench.outbox_pending ALTER available_at SET DEFAULT 'infinity'");
     AddBacklog();
+    Execute("ALTER TABLE bench.outbox_pending ALTER available_at SET DEFAULT now()");
     Execute(
-        "UPDATE bench.outbox SET available_at = now() WHERE available_at = 'infinity' AND "
-        "published_at IS NULL AND dead_at IS NULL AND aggregate_id <> 'held'");
+        "UPDATE bench.outbox_pending SET available_at = now() WHERE available_at = 'infinity' AND "
+        "dead_at IS NULL AND aggregate_hash <> lockstep.aggregate_hash('held', 'item', NULL)");
+    Execute("VACUUM bench.outbox_pending");
     Execute("SELECT pg_notify(lockstep.wake_channel('bench.outbox'), '')");
   }
 

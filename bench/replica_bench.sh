@@ -5,20 +5,22 @@
 set -euo pipefail
 usage() {
   cat <<'EOT'
-usage: scripts/bench replica [--rows N] [--writes N] [--kill-every S] [--json]
+usage: scripts/bench replica [--rows N] [--writes N] [--kill-every S] [--rebuild] [--json]
 
   --rows N        of the source's table (default 1000000)
   --writes N      changes a second: creates, updates, deletes, re-creates (default 200)
   --kill-every S  seconds between two kill -9 of a publisher or runner, in turn (default 5)
+  --rebuild       then the same again as `lockstepctl rebuild --from backfill`, the topic keeping ten minutes
   --json          one JSON object on stdout
 EOT
 }
-rows=1000000 writes=200 kill_every=5 json=no
+rows=1000000 writes=200 kill_every=5 rebuild=no json=no
 while [ $# -gt 0 ]; do
   case $1 in
     --rows) rows=${2:?}; shift 2 ;;
     --writes) writes=${2:?}; shift 2 ;;
     --kill-every) kill_every=${2:?}; shift 2 ;;
+    --rebuild) rebuild=yes; shift ;;
     --json) json=yes; shift ;;
     --help | -h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -146,7 +148,7 @@ make_bus() {
   export PUBSUB_EMULATOR_HOST
   cat >pubsub.yaml <<END
 pubsub: {project: shop}
-topics: [{name: catalog.videos}]
+topics: [{name: catalog.videos, retention: 10m}]
 subscriptions: [{name: catalog.videos.feed, topic: catalog.videos, ordering: true}]
 END
   lockstepctl --config pubsub.yaml provision --yes >provision.out 2>&1 || fail 'provision'
@@ -179,6 +181,7 @@ watch_memory() {
   while [ ! -e stop ]; do
     peak publisher >>publisher.peaks
     peak runner >>runner.peaks
+    [ ! -e rebuild-1.pid ] || peak rebuild >>rebuild.peaks
     sleep 0.2
   done
 }
@@ -260,6 +263,18 @@ await replica_has_it
 there=$(over "$(seconds)" "$began")
 say "there after $there s; verify --deep, while writes and kills go on"
 verify >verify1.out 2>&1 || fail "verify under load ended with $?"
+rebuilt=null
+if [ $rebuild = yes ]; then
+  say 'equal; the rebuild begins, while writes and kills go on'
+  began=$(seconds)
+  lockstepctl --config runner.yaml rebuild feed --from backfill --declaration videos.yaml --source "$source_url" --yes \
+    --reason bench >rebuild.out 2>&1 &
+  echo $! >rebuild-1.pid
+  wait $! || fail "rebuild ended with $?"
+  rebuilt=$(over "$(seconds)" "$began")
+  say "rebuilt after $rebuilt s; verify --deep, while writes and kills go on"
+  verify >verify3.out 2>&1 || fail "verify of the rebuilt one under load ended with $?"
+fi
 touch stop-kills
 sleep "$kill_every"
 touch stop
@@ -274,17 +289,21 @@ read -r p50 p99 most_ms <<<"$(latencies during.)"
 kills=$(wc -l <kills.out)
 blocked=$(most blocked.out)
 publisher_mib=$(($(most publisher.peaks) / 1024)) runner_mib=$(($(most runner.peaks) / 1024))
+rebuild_mib=null
+[ $rebuild = no ] || rebuild_mib=$(($(most rebuild.peaks) / 1024))
 if [ $json = yes ]; then
   cat <<END
-{"rows": $rows, "writes_per_s": $writes, "kills": $kills, "sent_s": $sent, "there_s": $there, "rows_per_s": $(per_second "$rows" "$there"),
+{"rows": $rows, "writes_per_s": $writes, "kills": $kills, "sent_s": $sent, "there_s": $there, "rows_per_s": $(per_second "$rows" "$there"), "rebuilt_s": $rebuilt,
  "equal": true, "blocked_by_the_backfill": $blocked, "chunk_ms": $chunk_ms, "write_ms": {"p50": $p50, "p99": $p99, "longest": $most_ms},
- "write_ms_before": {"p50": $before_p50, "p99": $before_p99, "longest": $before_most}, "publisher_mib": $publisher_mib, "runner_mib": $runner_mib}
+ "write_ms_before": {"p50": $before_p50, "p99": $before_p99, "longest": $before_most}, "publisher_mib": $publisher_mib, "runner_mib": $runner_mib,
+ "rebuild_mib": $rebuild_mib}
 END
 else
   cat <<END
 $rows rows in $there s ($(per_second "$rows" "$there")/s; sent in $sent s) under $writes writes/s and $kills kills; verify --deep: equal, under load and at rest
+$([ $rebuilt = null ] || echo "rebuilt from the source's rows in $rebuilt s, of a topic that keeps ten minutes: equal, under load and at rest")
 writes that waited for the backfill's session: $blocked
 a write took, p50 / p99 / longest: $p50 / $p99 / $most_ms ms; before the backfill $before_p50 / $before_p99 / $before_most ms; a chunk's budget is $chunk_ms ms
-peak memory: publisher $publisher_mib MiB, runner $runner_mib MiB
+peak memory: publisher $publisher_mib MiB, runner $runner_mib MiB$([ $rebuild = no ] || echo ", lockstepctl rebuild $rebuild_mib MiB")
 END
 fi

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/machine_cpu.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "runner/message/inbound.h"
@@ -146,6 +147,7 @@ RunnerRun RunGroup(RunnerWorld& world, int outstanding, pubsub::Transport& trans
   RunnerRun run;
   const auto start = Steady::now();
   const double cpu = CpuSeconds();
+  const MachineCpu machine(world.database());
   if (!group.Start().ok()) return run;
   const auto sender = send ? send(transport, kTopic) : nullptr;
   while (true) {
@@ -157,6 +159,7 @@ RunnerRun RunGroup(RunnerWorld& world, int outstanding, pubsub::Transport& trans
   }
   run.rate = Rate(count, start);
   run.cpu_us = (CpuSeconds() - cpu) * 1e6 / static_cast<double>(count);
+  run.machine_us = machine.Seconds() * 1e6 / static_cast<double>(count);
   group.Stop();
   return run;
 }
@@ -240,9 +243,9 @@ double Handler(RunnerWorld& world, std::vector<pubsub::Message> events) {
 }
 
 RunnerRun ThroughRunner(RunnerWorld& world, int outstanding, const std::string& address,
-                        std::vector<pubsub::Message> events) {
+                        std::vector<pubsub::Message> events, std::optional<int64_t> enough) {
   Road road(address);
-  const auto count = static_cast<int64_t>(events.size());
+  const auto count = enough.value_or(static_cast<int64_t>(events.size()));
   PublishAll(road.transport(), events);
   events = {};
   malloc_trim(0);  // what the generator left behind is not the runner's

@@ -166,6 +166,12 @@ void RunnerWorld::FillInbox(int64_t rows, Ids ids) {
       schema_, id, rows)));
 }
 
+void RunnerWorld::Declare(const std::string& group_file) {
+  std::ofstream(file_) << (group_file.empty() ? kProjection : group_file);
+}
+
+void RunnerWorld::Execute(const std::string& sql) { Check(connection_->Run(sql)); }
+
 projections::GroupDeclaration RunnerWorld::Declaration() const {
   auto declared = projections::LoadGroup(file_, {.state_schema = schema_});
   Check(declared.status());

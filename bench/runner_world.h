@@ -36,6 +36,10 @@ class RunnerWorld {
   // of the last measurement stay among them), its index in Postgres's buffers.
   void Reset(int64_t inbox_rows, Ids ids);
 
+  // Another group's file than the one with the table; empty = that one.
+  void Declare(const std::string& group_file);
+  void Execute(const std::string& sql);
+
   const std::string& database() const { return database_; }
   const std::string& schema() const { return schema_; }
   // The declaration, read anew: a Group takes its projector.

@@ -1,5 +1,5 @@
 # What cmake --install gives: the programs, and for C++ services the libraries with the headers of
-# docs/embedding.md: find_package(lockstep), then link lockstep::publisher or lockstep::runner. Tested by
+# docs/embedding.md: find_package(lockstep), then link lockstep::publisher, lockstep::runner, lockstep::idempotency or lockstep::sagas. Tested by
 # tests/integration/embedding_test.sh.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -16,18 +16,30 @@ function(lockstep_public room)
   target_sources(lockstep_${room} ${scope} FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARGN})
 endfunction()
 lockstep_public(publisher_outbox publisher/outbox/enqueue.h publisher/outbox/enqueue_pqxx.h)
-lockstep_public(publisher_dispatch publisher/dispatch/dispatcher.h publisher/dispatch/in_process_bus.h)
+lockstep_public(publisher_dispatch publisher/dispatch/dispatcher.h publisher/dispatch/in_process_bus.h
+                publisher/dispatch/route.h)
 lockstep_public(publisher_options publisher/options/options.h)
 lockstep_public(publisher publisher/service/publisher.h)
 lockstep_public(runner runner/service/runner.h)
-lockstep_public(projections_model projections/model/projection.h)
+lockstep_public(projections_model projections/model/projection.h projections/model/call.h)
 lockstep_public(envelope envelope/event.h)
 lockstep_public(state_positions state/positions/offset_provider.h)
 lockstep_public(postgres postgres/connection.h)
+lockstep_public(idempotency idempotency/store.h idempotency/postgres_store.h idempotency/memory_store.h
+                idempotency/counting_store.h idempotency/store_pqxx.h)
+lockstep_public(sagas sagas/orchestrator/orchestrator.h sagas/orchestrator/options.h)
+lockstep_public(sagas_engine sagas/engine/call.h)
+lockstep_public(sagas_store sagas/store/desk.h)
+lockstep_public(sagas_definition sagas/definition/definition.h)
 # What those include.
+lockstep_public(sagas_engine sagas/engine/options.h)
+lockstep_public(sagas_store sagas/store/saga_record.h)
+lockstep_public(idempotency idempotency/store_sql.h)
 lockstep_public(publisher_outbox publisher/outbox/outbox_row.h)
 lockstep_public(envelope envelope/attributes.h)
-lockstep_public(postgres postgres/params.h postgres/result.h)
+lockstep_public(envelope_http envelope/http/endpoint_options.h)
+lockstep_public(platform_http_client platform/http_client/settings.h)
+lockstep_public(postgres postgres/identifier.h postgres/params.h postgres/result.h)
 lockstep_public(platform platform/clock.h platform/metrics.h platform/retry_policy.h platform/status.h
                 platform/strong_id.h)
 lockstep_public(platform_daemon platform/daemon/service.h)
@@ -54,6 +66,8 @@ endfunction()
 set(installed "")
 lockstep_rooms(installed publisher)
 lockstep_rooms(installed runner)
+lockstep_rooms(installed idempotency)
+lockstep_rooms(installed sagas)
 foreach(library IN LISTS installed)
   string(REPLACE lockstep_ "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
@@ -72,7 +86,7 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
               ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
         COMPONENT library DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-set(programs lockstep-publisher lockstep-runner lockstepctl lockstep-emulator)
+set(programs lockstep-publisher lockstep-runner lockstep-orchestrator lockstepctl lockstep-emulator)
 install(TARGETS ${programs} COMPONENT programs RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Everything that is installed, without the rest of the project.

@@ -77,14 +77,36 @@ bool Context::IsLocal() const {
 
 absl::Status Context::Confirm(const std::string& what) const {
   Print(stderr, "{}\n", Lines{what});
-  if (yes) return absl::OkStatus();
-  if (isatty(STDIN_FILENO) == 0) {
-    std::cerr << "Nothing was changed: there is no terminal to ask on. Repeat with --yes.\n";
-  } else if (Ask("Go on?") &&
-             (IsLocal() || Ask("This database is not on this machine. Really go on?"))) {
-    return absl::OkStatus();
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  if (!yes) {
+    if (!terminal) {
+      std::cerr << "Nothing was changed: there is no terminal to ask on. Repeat with --yes.\n";
+      return absl::CancelledError("nothing was changed");
+    }
+    if (!Ask("Go on?")) return absl::CancelledError("nothing was changed");
   }
-  return absl::CancelledError("nothing was changed");
+  return IsLocal() ? absl::OkStatus() : ConfirmFarDatabase(terminal);
+}
+
+// A reflex or a script that was meant for another database must not answer it.
+absl::Status Context::ConfirmFarDatabase(bool terminal) const {
+  ASSIGN_OR_RETURN(const auto connection, Connect());
+  const std::string name = connection->database();
+  std::string given = confirmed;
+  if (given.empty() && terminal) {
+    Print(stderr, "This database is not on this machine. Type its name to go on: ");
+    std::cerr << std::flush;
+    std::getline(std::cin, given);
+  }
+  if (given == name) return absl::OkStatus();
+  if (given.empty() && !terminal) {
+    return absl::CancelledError(fmt::format(
+        "nothing was changed: the database {} is not on this machine; --yes does not answer for "
+        "it, --confirm-database {} does",
+        name, name));
+  }
+  return absl::CancelledError(
+      fmt::format("nothing was changed: the database is {}, and '{}' was named", name, given));
 }
 
 absl::Status WithExit(int exit_status, absl::Status failure) {

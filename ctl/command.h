@@ -31,6 +31,7 @@ struct Context {
   std::string config;         // --config: a publisher's or runner's file
   bool json = false;          // --json
   bool yes = false;           // --yes: don't ask
+  std::string confirmed;      // --confirm-database: the name of one that is not on this machine
 
   // The database's address: --database, else what the --config file says; empty when neither does.
   absl::StatusOr<std::string> Database() const;
@@ -51,10 +52,14 @@ struct Context {
   // Prints `object` when --json was given; otherwise calls `human`. OK, for a command to end with.
   absl::Status Answer(const Json& object, const std::function<void()>& human) const;
 
-  // Prints what will be changed and asks on the terminal; a database that is not local asks twice.
-  // --yes answers for scripts. CANCELLED = leave everything as it is. Without a terminal and
-  // without --yes the answer is no, with a sentence that says so.
+  // Prints what will be changed and asks on the terminal; of a database that is not local it wants
+  // the name typed, too. For scripts --yes answers the first, --confirm-database alone the second.
+  // CANCELLED = leave everything as it is. Without a terminal and without these the answer is no,
+  // with a sentence that says so.
   absl::Status Confirm(const std::string& what) const;
+
+ private:
+  absl::Status ConfirmFarDatabase(bool terminal) const;
 };
 
 // A list of what `to_json` makes of each.
@@ -130,6 +135,8 @@ class Command {
 void AddBackfill(const Command& program);
 void AddDeadLetters(const Command& program);
 void AddErase(const Command& program);
+void AddGroupCommands(const Command& program);
+void AddIdempotency(const Command& program);
 void AddMigrate(const Command& program);
 void AddCheckpoint(const Command& program);
 void AddLag(const Command& program);
@@ -142,6 +149,7 @@ void AddReplay(const Command& program);
 void AddRebuild(const Command& program);
 void AddReplicate(const Command& program);
 void AddRoles(const Command& program);
+void AddSaga(const Command& program);
 void AddSchema(const Command& program);
 void AddTrace(const Command& program);
 void AddOutbox(const Command& program);

@@ -36,6 +36,7 @@ struct Group {
   // Nothing in hand and nothing comes: an old position then means an idle topic, not a lag.
   bool idle() const { return row.Int("queued") == 0 && rate == 0; }
   std::string state() const {
+    if (!row.IsNull("paused_at")) return "paused";
     if (row.Int("instances") == 0) return "no runner";
     if (row.Text("seek_state") != "done") return "seeking";
     // The word of the runner that is farthest behind; empty when all are well.

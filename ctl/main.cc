@@ -79,12 +79,15 @@ int main(int argc, char** argv) {
   app.add_option("--config", context.config, "a publisher's or runner's configuration file");
   app.add_flag("--json", context.json, "answer in JSON");
   app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
+  app.add_option("--confirm-database", context.confirmed,
+                 "with --yes: the name of a database that is not on this machine, to change it");
 
   const Command program(app, context);
-  for (const auto add : {AddBackfill,   AddDeadLetters, AddErase,     AddMigrate, AddCheckpoint,
-                         AddLag,        AddOffsets,     AddOutbox,    AddParked,  AddProvision,
-                         AddProjection, AddRebuild,     AddReconcile, AddRepair,  AddReplay,
-                         AddReplicate,  AddRoles,       AddSchema,    AddTrace,   AddVerify}) {
+  for (const auto add :
+       {AddBackfill,   AddDeadLetters, AddErase,     AddGroupCommands, AddIdempotency, AddMigrate,
+        AddCheckpoint, AddLag,         AddOffsets,   AddOutbox,        AddParked,      AddProvision,
+        AddProjection, AddRebuild,     AddReconcile, AddRepair,        AddReplay,      AddReplicate,
+        AddRoles,      AddSaga,        AddSchema,    AddTrace,         AddVerify}) {
     add(program);
   }
 

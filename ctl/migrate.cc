@@ -17,16 +17,30 @@ struct MigrateOptions {
   int to = 0;
 };
 
+postgres::MigrationSet SetNamed(const std::string& name) {
+  if (name == "state") return sql::StateMigrations();
+  if (name == "idempotency") return sql::IdempotencyMigrations();
+  if (name == "saga") return sql::SagaMigrations();
+  return sql::OutboxMigrations();
+}
+
+// The schema of a set: the service's own for its state, `lockstep` for the others.
+std::string SchemaOf(const MigrateOptions& options) {
+  return options.set == "state" ? options.schema : "lockstep";
+}
+
 absl::StatusOr<postgres::Migrator> MakeMigrator(const MigrateOptions& options,
                                                 postgres::Connection& connection) {
-  const bool outbox = options.set == "outbox";
-  if (!outbox && options.schema.empty()) {
-    return InvalidArgument("name the service's own schema with --schema (its state_schema)");
+  if (options.set == "state") {
+    if (options.schema.empty()) {
+      return InvalidArgument("name the service's own schema with --schema (its state_schema)");
+    }
+    RETURN_IF_ERROR(runner::CheckStateSchema(options.schema));
+  } else if (!options.schema.empty()) {
+    return InvalidArgument("the set {} lives in the schema lockstep: leave --schema away",
+                           options.set);
   }
-  if (!outbox) RETURN_IF_ERROR(runner::CheckStateSchema(options.schema));
-  auto migrations = outbox ? sql::OutboxMigrations() : sql::StateMigrations();
-  return postgres::Migrator(connection, outbox ? "lockstep" : options.schema,
-                            std::move(migrations));
+  return postgres::Migrator(connection, SchemaOf(options), SetNamed(options.set));
 }
 
 absl::Status Move(const Context& context, const MigrateOptions& options, bool up) {
@@ -34,8 +48,9 @@ absl::Status Move(const Context& context, const MigrateOptions& options, bool up
   ASSIGN_OR_RETURN(postgres::Migrator migrator, MakeMigrator(options, *connection));
   if (!up) {
     RETURN_IF_ERROR(
-        context.Confirm(fmt::format("This drops tables of {} with their rows.",
-                                    options.set == "outbox" ? "lockstep" : options.schema)));
+        context.Confirm(fmt::format("This drops tables of the set {} in the schema {} with their "
+                                    "rows.",
+                                    options.set, SchemaOf(options))));
   }
   ASSIGN_OR_RETURN(const std::vector<int> done, up ? migrator.Up() : migrator.Down(options.to));
   return context.Answer({{up ? "applied" : "undone", done}}, [&] {
@@ -71,15 +86,16 @@ void AddMigrate(const Command& program) {
   const Command migrate = program.AddGroup(
       "migrate",
       "bring Lockstep's tables to this version: the outbox's in a source's database, a "
-      "service's own state in a consumer's");
+      "service's own state in a consumer's, idempotency keys where requests must not be done "
+      "twice");
   const auto o = std::make_shared<MigrateOptions>();
   const auto add = [&](const char* name, const char* help, auto... run) {
     return migrate.Add(name, help, o, run...)
         .With({{"--set",
                 &o->set,
-                "outbox (schema lockstep) or state (--schema)",
+                "outbox, idempotency and saga live in the schema lockstep, state in --schema",
                 Option::kShowsDefault,
-                {"outbox", "state"}},
+                {"outbox", "state", "idempotency", "saga"}},
                {"--schema", &o->schema, "the schema of a service's state"}});
   };
   add("up", "apply what is missing", Move, /*up=*/true);

@@ -10,6 +10,7 @@
 namespace lockstep::ctl {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -25,6 +26,7 @@ TEST_F(OffsetsCtl, AResetOverwritesWhatWasSpoiltAndCountsNothingTwice) {
   EXPECT_THAT(dry.out, HasSubstr("about 4 events"));
   EXPECT_THAT(dry.out, HasSubstr("overwrites its own version in rm.items"));
   EXPECT_THAT(dry.out, HasSubstr("nothing is counted twice in rm.counters"));
+  EXPECT_THAT(dry.out, HasSubstr("changes nothing there; `lockstepctl rebuild feed` fills them"));
   EXPECT_THAT(dry.out, HasSubstr("Nothing was changed. Repeat with --execute."));
   EXPECT_EQ(Epoch(), 1);
   EXPECT_EQ(Right(), 0);
@@ -98,6 +100,67 @@ TEST_F(OffsetsCtl, WithoutTheRightToSnapshotsCheckpointsAreOffAndAllElseWorks) {
   EXPECT_TRUE(world_.Await([&] {
     return world_.Count("SELECT coalesce(max(number), 0) FROM feed_state.checkpoints") > 2;
   })) << runner_->Errors();
+}
+
+TEST_F(OffsetsCtl, ToEmptyTablesIsAskedAboutWhereverTheyAre) {
+  RunAndPublish();
+  const std::string reset =
+      "offsets reset feed --empty --to-time " + before_ + " --reason test --execute";
+  const auto unasked = world_.Ctl(reset);
+  EXPECT_EQ(unasked.status, 1);
+  EXPECT_THAT(unasked.err,
+              AllOf(HasSubstr("This deletes 6 rows of 2 tables"), HasSubstr("Repeat with --yes")));
+  EXPECT_EQ(Epoch(), 1);
+  EXPECT_EQ(Right(), 3);
+  EXPECT_EQ(world_.Ctl(reset + " --yes").status, 0);
+  EXPECT_EQ(Epoch(), 2);
+  EXPECT_TRUE(AwaitRight(3)) << runner_->Errors();
+}
+
+// 0.0.0.0 is this machine, which is not known of an address.
+TEST_F(OffsetsCtl, AYesDoesNotAnswerForADatabaseThatIsNotOnThisMachine) {
+  RunAndPublish();
+  std::string far = world_.database.url();
+  far.replace(far.find("127.0.0.1"), 9, "0.0.0.0");
+  const std::string reset =
+      "--database '" + far + "' offsets reset feed --to-latest --reason test --execute --yes";
+  const auto reflex = world_.Ctl(reset);
+  EXPECT_EQ(reflex.status, 1);
+  EXPECT_THAT(reflex.err, HasSubstr("--yes does not answer for it, --confirm-database " +
+                                    world_.database.name() + " does"));
+  const auto other = world_.Ctl(reset + " --confirm-database shop");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err,
+              HasSubstr("the database is " + world_.database.name() + ", and 'shop' was named"));
+  EXPECT_EQ(Epoch(), 1);
+  const auto meant = world_.Ctl(reset + " --confirm-database " + world_.database.name());
+  EXPECT_EQ(meant.status, 0) << meant.err;
+  EXPECT_EQ(Epoch(), 2);
+}
+
+TEST_F(OffsetsCtl, AGroupThatNobodyRunsCanBeRemoved) {
+  RunAndPublish();
+  const std::string remove = "group remove feed --reason 'moved away' --yes";
+  const auto running = world_.Ctl(remove);
+  EXPECT_EQ(running.status, 1);
+  EXPECT_THAT(running.err, HasSubstr("take it out of their configuration"));
+  runner_->Signal(SIGTERM);
+  EXPECT_EQ(runner_->Wait(), 0);
+  EXPECT_THAT(world_.Ctl("group remove feed --reason test").err,
+              AllOf(HasSubstr("Its tables and its subscription stay"), HasSubstr("--yes")));
+  const auto done = world_.Ctl(remove);
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr(world_.subscription));
+  EXPECT_EQ(nlohmann::json::parse(world_.Ctl("lag --json").out).size(), 0u);
+  for (const char* table : {"consumer_groups", "slots", "offsets", "inbox", "key_state",
+                            "retired_generations", "dead_letters", "instances"}) {
+    EXPECT_EQ(world_.Count(fmt::format("SELECT count(*) FROM feed_state.{}", table)), 0) << table;
+  }
+  EXPECT_EQ(Right(), 3) << "its tables are as they were";
+  EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'group.removed' AND "
+                         "reason = 'moved away'"),
+            1);
+  EXPECT_THAT(world_.Ctl(remove).err, HasSubstr("there is no group 'feed'"));
 }
 
 TEST_F(OffsetsCtl, AFirstStartIsAWarningAndTheNextIsNot) {

@@ -19,6 +19,7 @@ using publisher::RowState;
 struct OutboxOptions {
   std::string table;
   int shards = 1;
+  std::string dedup_window = "0";
   bool force = false;
   publisher::RowFilter filter;
   std::string older_than, note;
@@ -32,8 +33,12 @@ absl::Status ExplainMissing(const absl::Status& status, const QualifiedName* tab
   const auto names = [&](const std::string& text) {
     return MessageOf(status).find(text) != std::string_view::npos;
   };
-  const bool no_table = table != nullptr && state == "42P01" &&
-                        names(fmt::format("\"{}.{}\"", table->schema, table->name));
+  // Itself, or what stands beside an outbox under its name.
+  bool no_table = false;
+  for (const char* part : {"", "_status", "_pending", "_published", "_leases"}) {
+    no_table = no_table || (table != nullptr && state == "42P01" &&
+                            names(fmt::format("\"{}.{}{}\"", table->schema, table->name, part)));
+  }
   if (no_table) {
     return NotFound(
         "{} is not an outbox in this database; lockstepctl outbox list shows those that are",
@@ -50,9 +55,27 @@ absl::Status ExplainMissing(const absl::Status& status, const QualifiedName* tab
 absl::Status Create(const Context& context, const OutboxOptions& options) {
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
-  const auto made = publisher::CreateOutbox(*connection, table, options.shards);
+  ASSIGN_OR_RETURN(const Millis window, ParseDuration(options.dedup_window));
+  const auto made = publisher::CreateOutbox(*connection, table, options.shards, window);
   if (!made.ok()) return ExplainMissing(made.status());
   return context.Answer({{"outbox", *made}}, [&] { Print("{} is an outbox\n", *made); });
+}
+
+absl::Status ContentDedup(const Context& context, const OutboxOptions& options) {
+  ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
+  ASSIGN_OR_RETURN(const Millis window, ParseDuration(options.dedup_window));
+  ASSIGN_OR_RETURN(const auto connection, context.Connect());
+  const absl::Status set = publisher::SetDedupWindow(*connection, table, window);
+  if (!set.ok()) return ExplainMissing(set, &table);
+  return context.Answer(
+      {{"outbox", table.ToString()}, {"dedup_window", FormatDuration(window)}}, [&] {
+        if (window == Millis(0)) {
+          Print("{}: no content dedup\n", table.ToString());
+        } else {
+          Print("{}: what was sent to a target_space is not sent there again for {}\n",
+                table.ToString(), FormatDuration(window));
+        }
+      });
 }
 
 absl::Status Drop(const Context& context, const OutboxOptions& options) {
@@ -183,7 +206,16 @@ void AddOutbox(const Command& program) {
   const Option table{"table", &o->table, "schema.name", Option::kRequired};
   outbox.Add("create", "make an outbox, its constraints and indexes", o, Create)
       .With({table,
-             {"--shards", &o->shards, "parts that publishers share it by", Option::kShowsDefault}});
+             {"--shards", &o->shards, "parts that publishers share it by", Option::kShowsDefault},
+             {"--content-dedup", &o->dedup_window,
+              "what was sent to a target_space is not sent there again for so long, such as 24h"}});
+  outbox.Add("content-dedup", "turn content dedup on or off", o, ContentDedup)
+      .With(
+          {table,
+           {"--window", &o->dedup_window,
+            "what was sent to a target_space is not sent there again for so long, such as 24h; 0 = "
+            "off",
+            Option::kRequired}});
   outbox.Add("drop", "take an outbox away; refused while rows are unpublished", o, Drop)
       .With({table, {"--force", &o->force, "drop unpublished rows too"}});
   outbox.Add("list", "the outboxes of the database", ListOutboxes);

@@ -2,6 +2,8 @@
 
 #include "ctl/command.h"
 #include "ctl/print.h"
+#include "ctl/runner_context.h"
+#include "operations/gap_preview.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/connection.h"
@@ -22,11 +24,12 @@ struct ProjectionOptions {
   std::string file, event_file, state_schema;
 };
 
-absl::StatusOr<GroupPlan> Load(const ProjectionOptions& options) {
+absl::StatusOr<GroupPlan> Load(const ProjectionOptions& options,
+                               GroupDeclaration* whole = nullptr) {
   GroupDeclaration declaration;
+  if (whole == nullptr) whole = &declaration;
   return projections::LoadPlan(
-      options.file, {.table_suffix = "", .state_schema = options.state_schema, .code = {}},
-      &declaration);
+      options.file, {.table_suffix = "", .state_schema = options.state_schema, .code = {}}, whole);
 }
 
 // The lines of a loader's status: file:line:column: what.
@@ -133,12 +136,27 @@ void PrintExplained(const projections::ExplainedRow& row) {
   if (row.guard.has_value()) Print("    guard: {}\n", InWords(*row.guard));
 }
 
+// How the runner treats gaps and poison: as its configuration says, where --config names it, else
+// as the group's file does.
+absl::StatusOr<runner::BatchRules> RulesOf(const Context& context,
+                                           const GroupDeclaration& declaration) {
+  if (const auto configured = ReadRunner(context); configured.ok()) {
+    for (const runner::ConfiguredGroup& group : configured->groups) {
+      if (group.options.name == declaration.name.value()) return group.options.batch_rules();
+    }
+  }
+  ASSIGN_OR_RETURN(const runner::GroupOptions options, runner::OptionsOf(declaration));
+  return options.batch_rules();
+}
+
 absl::Status Explain(const Context& context, const ProjectionOptions& options) {
-  ASSIGN_OR_RETURN(GroupPlan plan, Load(options));
+  GroupDeclaration declaration;
+  ASSIGN_OR_RETURN(GroupPlan plan, Load(options, &declaration));
   const projections::GroupProjector projector(std::move(plan));
   ASSIGN_OR_RETURN(const auto events, projections::ReadEventFile(options.event_file));
   std::unique_ptr<postgres::Connection> connection;
   std::optional<projections::GuardPreview> guards;
+  std::optional<operations::GapPreview> gaps;
   ASSIGN_OR_RETURN(const std::string database, context.Database());
   if (!database.empty()) {
     ASSIGN_OR_RETURN(connection, context.Connect());
@@ -146,6 +164,13 @@ absl::Status Explain(const Context& context, const ProjectionOptions& options) {
     RETURN_IF_ERROR(connection->Run("SET default_transaction_read_only = on"));
     ASSIGN_OR_RETURN(auto opened, projections::GuardPreview::Open(projector.plan(), *connection));
     guards = std::move(opened);
+    if (guards->knows_the_group()) {
+      ASSIGN_OR_RETURN(const runner::BatchRules rules, RulesOf(context, declaration));
+      ASSIGN_OR_RETURN(auto looked, operations::GapPreview::Open(
+                                        projector, rules, state::Schema(options.state_schema),
+                                        declaration.name, *connection));
+      gaps.emplace(std::move(looked));
+    }
   }
   Json list = Json::array();
   for (const projections::Event& event : events) {
@@ -155,10 +180,14 @@ absl::Status Explain(const Context& context, const ProjectionOptions& options) {
                              event.version, MessageOf(rows.status()));
     }
     bool seen = false;
+    std::optional<std::string> waits;
     if (guards.has_value()) {
       ASSIGN_OR_RETURN(seen, guards->Seen(event));
-      // A seen event changes nothing, so what its rows' guards would say does not matter.
-      if (!seen) {
+      if (!seen && gaps) {
+        ASSIGN_OR_RETURN(waits, gaps->WhyItWaits(event));
+      }
+      // One that is seen or waits changes nothing now, whatever its rows' guards would say.
+      if (!seen && !waits) {
         for (auto& row : *rows) RETURN_IF_ERROR(guards->Judge(event, &row));
       }
     }
@@ -167,10 +196,12 @@ absl::Status Explain(const Context& context, const ProjectionOptions& options) {
                     {"version", event.version},
                     {"rows", ListOf(*rows, RowJson)}});
     if (guards.has_value()) list.back()["seen"] = seen;
+    if (gaps.has_value()) list.back()["waits"] = OrNull(waits);
     if (context.json) continue;
     Print("{} {} version {}{}\n", event.event_type, event.aggregate.id, event.version,
           rows->empty() ? ": ignored"
           : seen        ? ": the inbox has it, would be skipped"
+          : waits       ? fmt::format(": would be parked, for {}; then", *waits)
                         : "");
     for (const auto& row : *rows) PrintExplained(row);
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "absl/strings/str_replace.h"
 #include "projections/testing/test_group.h"
 #include "tests/support/test_database.h"
 
@@ -287,6 +288,43 @@ TEST_F(ExplainCommand, SaysWhatTheVersionGuardWouldDo) {
   EXPECT_THAT(text.out, HasSubstr("guard: version 4 is stored: a conflict (a forked or restored"));
   EXPECT_THAT(text.out, HasSubstr("guard: version 4 is stored (deleted): superseded"));
   EXPECT_THAT(text.out, HasSubstr("guard: nothing is stored: would be written"));
+}
+
+TEST_F(ExplainCommand, SaysWhatWouldBeParkedAsTheRunnerWould) {
+  db_.Run(
+      "INSERT INTO shop.thing (id, version) VALUES ('a', 2);"
+      "INSERT INTO lockstep_state.key_state (generation, aggregate_key, settled_version, "
+      "blocked_version) SELECT generation, '/' || k, s, b FROM lockstep_state.slots, (VALUES "
+      "('a', 2, NULL), ('b', 4, 5)) AS v(k, s, b)");
+  // By its own file it parks, for a merge wants its predecessor.
+  const TempFile merging("group.yaml",
+                         absl::StrReplaceAll(Yaml("[big, name]"), {{"replace:", "merge:"}}));
+  const TempFile event("event.json", fmt::format("[{}, {}, {}, {}, {}]", Made("a", 4), Made("a", 3),
+                                                 Made("a", 5), Made("b", 6), Made("new", 7)));
+  const std::string command =
+      fmt::format("projection explain {} {} {}", merging.path(), event.path(), WithDatabase());
+  const Answer answer = Ctl(command + " --json");
+  ASSERT_EQ(answer.status, 0) << answer.errors;
+  const Json json = Json::parse(answer.out);
+  EXPECT_EQ(json[0]["waits"], "version 3 of its aggregate has not come");
+  EXPECT_FALSE(json[0]["rows"][0].contains("guard")) << "nothing is written now";
+  EXPECT_EQ(json[1]["waits"], nullptr);
+  EXPECT_EQ(json[1]["rows"][0]["guard"], "apply");
+  EXPECT_EQ(json[2]["waits"], nullptr) << "version 4, which waited, was released by version 3";
+  EXPECT_EQ(json[3]["waits"], "version 5 of its aggregate is a dead letter");
+  EXPECT_EQ(json[4]["waits"], nullptr) << "the first version seen is the baseline";
+  EXPECT_THAT(Ctl(command).out,
+              HasSubstr("Made a version 4: would be parked, for version 3 of its aggregate has not "
+                        "come"));
+  // By its settings it does not.
+  const TempFile applying("group.yaml",
+                          "settings: {on_gap: apply}\n" +
+                              absl::StrReplaceAll(Yaml("[big, name]"), {{"replace:", "merge:"}}));
+  const Answer applied = Ctl(fmt::format("projection explain {} {} {} --json", applying.path(),
+                                         event.path(), WithDatabase()));
+  EXPECT_EQ(Json::parse(applied.out)[0]["waits"], nullptr) << applied.errors;
+  EXPECT_NE(Json::parse(applied.out)[3]["waits"], nullptr)
+      << "a dead letter it waits for all the same";
 }
 
 // A repair's word that the source has no such row: it goes, also if no event ever wrote it, and

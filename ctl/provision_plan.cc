@@ -10,6 +10,7 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "pubsub/names.h"
+#include "state/groups/slots.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -87,13 +88,25 @@ std::string Describe(const Subscription& s) {
   return text;
 }
 
-absl::Status PlanSubscription(const Wanted& wanted, Subscription want, Admin& admin, Plan& plan) {
+// Those of the subscription's slots that rebuilds have made: a group's files go on naming the one.
+std::vector<std::string> SlotsOf(const std::string& full, const std::vector<Subscription>& there) {
+  std::vector<std::string> slots;
+  for (const Subscription& subscription : there) {
+    if (subscription.name != full && state::DeclaredSubscription(subscription.name) == full) {
+      slots.push_back(Short(subscription.name));
+    }
+  }
+  return slots;
+}
+
+absl::Status PlanSubscription(const Wanted& wanted, Subscription want, bool replaced, Admin& admin,
+                              Plan& plan) {
   const std::string name = want.name;
   const std::string topic = want.topic;
   want.name = pubsub::SubscriptionName(wanted.project, name);
   want.topic = pubsub::TopicName(wanted.project, topic);
   if (!want.dead_letter_topic.empty()) {
-    if (want.dead_letter_topic != name + ".dlq") {
+    if (want.dead_letter_topic != state::DeclaredSubscription(name) + ".dlq") {
       plan.warnings.push_back(
           fmt::format("the dead-letter topic of {} is not named {}.dlq", name, name));
     }
@@ -104,6 +117,7 @@ absl::Status PlanSubscription(const Wanted& wanted, Subscription want, Admin& ad
   }
   const auto found = admin.GetSubscription(want.name);
   if (absl::IsNotFound(found.status())) {
+    if (replaced) return absl::OkStatus();
     plan.steps.push_back({"create", "subscription " + name, Describe(want),
                           [want](Admin& a) { return a.CreateSubscription(want).status(); }});
     return absl::OkStatus();
@@ -222,8 +236,23 @@ absl::StatusOr<Plan> MakePlan(const Wanted& wanted, Admin& admin) {
     if (listed || admin.GetTopic(pubsub::TopicName(wanted.project, name)).ok()) continue;
     RETURN_IF_ERROR(PlanTopic(wanted, {.name = name}, admin, plan));
   }
+  if (wanted.subscriptions.empty()) return plan;
+  auto there = admin.ListSubscriptions(wanted.project);
+  if (absl::IsPermissionDenied(there.status())) {
+    plan.warnings.push_back(fmt::format(
+        "no right to list subscriptions: one that a rebuild has replaced would be made again ({})",
+        MessageOf(there.status())));
+    there = std::vector<Subscription>();
+  }
+  RETURN_IF_ERROR(there.status());
   for (const Subscription& subscription : wanted.subscriptions) {
-    RETURN_IF_ERROR(PlanSubscription(wanted, subscription, admin, plan));
+    const auto slots = SlotsOf(pubsub::SubscriptionName(wanted.project, subscription.name), *there);
+    RETURN_IF_ERROR(PlanSubscription(wanted, subscription, !slots.empty(), admin, plan));
+    for (const std::string& slot : slots) {
+      Subscription same = subscription;
+      same.name = slot;
+      RETURN_IF_ERROR(PlanSubscription(wanted, same, /*replaced=*/false, admin, plan));
+    }
   }
   return plan;
 }

@@ -78,6 +78,23 @@ TEST_F(ProvisionTest, ChangesWhatCanBeChanged) {
   EXPECT_THAT(Steps(), IsEmpty());
 }
 
+// After `rebuild finish` the group reads its slot's, and its files go on naming the first.
+TEST_F(ProvisionTest, DoesNotMakeASubscriptionAgainThatARebuildHasReplaced) {
+  Apply();
+  pubsub::Admin& admin = transport_->admin();
+  const std::string first = "projects/test/subscriptions/catalog.events.feed";
+  auto slot = *admin.GetSubscription(first);
+  slot.name = first + ".slot2";
+  ASSERT_TRUE(admin.CreateSubscription(slot).ok());
+  EXPECT_THAT(Steps(), IsEmpty()) << "both are there until the rebuild is finished";
+  ASSERT_TRUE(admin.DeleteSubscription(first).ok());
+  EXPECT_THAT(Steps(), IsEmpty());
+  wanted_.subscriptions[0].ack_deadline = Millis(30'000);
+  EXPECT_THAT(Steps(), ElementsAre("update subscription catalog.events.feed.slot2"));
+  ASSERT_TRUE(admin.DeleteSubscription(slot.name).ok());
+  EXPECT_THAT(Steps(), ElementsAre("create subscription catalog.events.feed"));
+}
+
 TEST_F(ProvisionTest, RefusesWhatCanNotBeChanged) {
   Apply();
   wanted_.subscriptions[0].ordering = false;

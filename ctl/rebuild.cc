@@ -22,11 +22,11 @@ namespace {
 using state::RebuildRow;
 using state::RebuildState;
 
-constexpr size_t kShown = 20;  // differences, per table
+constexpr size_t kShown = 5;  // rows of a kind of difference
 
 struct RebuildOptions {
   std::string group, schema, from, reason, keep_old = "24h";
-  std::vector<std::string> declarations;
+  std::vector<std::string> declarations, ignored_columns;
   std::string source, source_password_file;
   bool accept_missing = false, accept_differences = false, now = false, keep_backfill = false;
 
@@ -131,7 +131,8 @@ class Session {
                                    .options = group.options,
                                    .file = group.declaration->file,
                                    .backfills = std::move(backfills),
-                                   .source = session->source_.get()},
+                                   .source = session->source_.get(),
+                                   .ignored_columns = options.ignored_columns},
         *session->runner_.connection,
         operations::Rebuild::Listener{
             .progress = [&to = session->printer_](int64_t done,
@@ -141,11 +142,37 @@ class Session {
   }
 
   operations::Rebuild& rebuild() { return *rebuild_; }
+  absl::StatusOr<state::GroupEpoch> LoadGroup(const std::string& group) {
+    return state::Epochs(runner_.schema(), ConsumerGroup(group)).Load(*runner_.connection);
+  }
   const runner::RunnerOptions& options() const { return runner_.options; }
+
+  // Of a step that lost the database: how the rebuild stands, which is kept there, and how to go
+  // on.
+  absl::Status Explained(const absl::Status& ended, const std::string& group) const {
+    if (ended.ok() || !runner_.connection->broken()) return ended;
+    const auto fresh = context_.Connect();
+    const auto row = fresh.ok()
+                         ? state::Rebuilds(runner_.schema(), ConsumerGroup(group)).Load(**fresh)
+                         : fresh.status();
+    if (!row.ok()) {
+      return Unavailable(
+          "{}, and it can't be asked how the rebuild stands ({}). That is kept there, and nothing "
+          "of it is lost: once it answers, `lockstepctl rebuild status {}` says how to go on",
+          MessageOf(ended), MessageOf(row.status()), group);
+    }
+    if (!*row) {
+      return Unavailable("{}. No rebuild of '{}' stands: it was not begun yet, or it is all done",
+                         MessageOf(ended), group);
+    }
+    return Unavailable("{}. The rebuild is kept there, {}: {}", MessageOf(ended),
+                       Name((*row)->state), HowToGoOn(**row, group));
+  }
 
   // Until the slots are swapped; then or on differences the comparison is printed.
   absl::Status Drive(const RebuildOptions& options, const std::stop_token& stop) {
-    const absl::Status driven = rebuild_->Resume(options.accept_differences, stop);
+    const absl::Status driven =
+        Explained(rebuild_->Resume(options.accept_differences, stop), options.group);
     printer_.EndLine();
     Compare();
     RETURN_IF_ERROR(driven);
@@ -166,18 +193,35 @@ class Session {
     for (const operations::TableComparison& table : swap->tables) {
       Print(stderr, "{}: {} rows, {} in the new table, {}\n", table.table, table.old_rows,
             table.new_rows, table.equal() ? "checksums equal" : "they differ");
-      const size_t shown = std::min(kShown, table.differences.size());
-      for (size_t i = 0; i < shown; ++i) {
-        Print(stderr, "  {} {}\n", table.differences[i].key, table.differences[i].what);
+      if (!table.not_compared.empty()) {
+        Print(stderr, "  not compared: {}\n", fmt::join(table.not_compared, ", "));
       }
-      if (table.more || table.differences.size() > shown) {
-        Print(stderr, "  … {}{} more\n", table.more ? "over " : "",
-              table.differences.size() - shown);
-      }
+      PrintKinds(table);
     }
     if (swap->differs() && swap->ahead > 0) {
       Print(stderr, "The new tables are {} events ahead, which explains as many rows.\n",
             swap->ahead);
+    }
+  }
+
+  // Many rows of one kind are told once, with a few of them.
+  static void PrintKinds(const operations::TableComparison& table) {
+    for (size_t i = 0; i < table.differences.size();) {
+      const auto& first = table.differences[i];
+      if (first.rows > 1) {
+        Print(stderr, "  {}{} rows, each {}:\n", table.more ? "at least " : "", first.rows,
+              first.what);
+      }
+      size_t shown = 0;
+      for (; i < table.differences.size() && table.differences[i].what == first.what; ++i) {
+        if (shown == kShown) continue;
+        ++shown;
+        Print(stderr, "  {}{} {}\n", first.rows > 1 ? "  " : "", table.differences[i].key,
+              first.what);
+      }
+      if (first.rows > static_cast<int64_t>(shown)) {
+        Print(stderr, "    … {} more\n", first.rows - static_cast<int64_t>(shown));
+      }
     }
   }
 
@@ -226,7 +270,7 @@ absl::Status Start(const Context& context, const RebuildOptions& options) {
   ASSIGN_OR_RETURN(const auto plan, session->rebuild().Plan(std::move(wanted)));
   PrintPlan(options.group, plan);
   RETURN_IF_ERROR(context.Confirm("This fills new tables beside the live ones and swaps them."));
-  RETURN_IF_ERROR(session->rebuild().Begin(plan));
+  RETURN_IF_ERROR(session->Explained(session->rebuild().Begin(plan), options.group));
   return session->Drive(options, signals.stop_token());
 }
 
@@ -250,6 +294,17 @@ absl::Status Status(const Context& context, const RebuildOptions& options) {
   });
 }
 
+// Which subscription the group reads now, and that no file need say so.
+absl::StatusOr<std::string> WhatItReads(Session& session, const std::string& group) {
+  ASSIGN_OR_RETURN(const auto live, session.LoadGroup(group));
+  const std::string declared = state::DeclaredSubscription(live.subscription);
+  if (declared == live.subscription) return fmt::format(" The group reads {}.", declared);
+  return fmt::format(
+      " The group reads {}. Its files go on naming {}: runners find the slot's by the database, "
+      "`lockstepctl provision` by its name.",
+      live.subscription, declared);
+}
+
 // The commands that take one slot away.
 absl::Status End(const Context& context, const RebuildOptions& options, const char* question,
                  const char* done, const std::function<absl::Status(operations::Rebuild&)>& may,
@@ -257,8 +312,10 @@ absl::Status End(const Context& context, const RebuildOptions& options, const ch
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options));
   RETURN_IF_ERROR(may(session->rebuild()));
   RETURN_IF_ERROR(context.Confirm(question));
-  RETURN_IF_ERROR(end(session->rebuild()));
-  return context.Answer({{"group", options.group}, {"done", done}}, [&] { Print("{}\n", done); });
+  RETURN_IF_ERROR(session->Explained(end(session->rebuild()), options.group));
+  ASSIGN_OR_RETURN(const std::string reads, WhatItReads(*session, options.group));
+  return context.Answer({{"group", options.group}, {"done", done + reads}},
+                        [&] { Print("{}{}\n", done, reads); });
 }
 
 absl::Status Abort(const Context& context, const RebuildOptions& options) {
@@ -294,6 +351,8 @@ void AddRebuild(const Command& program) {
   const Option reason{"--reason", &o->reason, "why; goes into the audit"};
   const Option accept_differences{"--accept-differences", &o->accept_differences,
                                   "swap although the new tables differ from the live ones"};
+  const Option ignore{"--ignore-column", &o->ignored_columns,
+                      "schema.table.column: not compared; repeated for more"};
   const Option source{"--source", &o->source, "of --from backfill: the source's database"};
   const Option source_password{"--source-password-file", &o->source_password_file,
                                "a file that has its password"};
@@ -316,11 +375,12 @@ void AddRebuild(const Command& program) {
        {"--accept-missing", &o->accept_missing,
         "although the history does not reach back as far as the live tables"},
        reason,
+       ignore,
        accept_differences});
   rebuild.Add("status", "how it stands, and how to go on", o, Status)
       .With({group, {"--schema", &o->schema, "the state schema, where no --config says it"}});
   rebuild.Add("resume", "go on with one that was interrupted", o, Resume)
-      .With({group, accept_differences, declarations, source, source_password});
+      .With({group, accept_differences, ignore, declarations, source, source_password});
   rebuild.Add("abort", "undo one that has not swapped yet, its backfill too", o, Abort)
       .With({group,
              source,

@@ -8,6 +8,7 @@
 namespace lockstep::ctl {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -83,6 +84,8 @@ TEST_F(RebuildCtl, FromACheckpointHoldsWhatCameSince) {
   EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items"), 1);
   const auto finished = Rebuild("finish feed --now --yes");
   EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("The group reads " + world_.subscription + ".slot2"),
+                                  HasSubstr("go on naming " + world_.subscription + ":")));
   EXPECT_EQ(SlotTables(), 0);
   EXPECT_EQ(Subscriptions(), 1u);
 }
@@ -120,6 +123,24 @@ TEST_F(RebuildFromBackfillCtl, TakesTheSourcesRowsOver) {
   EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items"), 3);
   EXPECT_EQ(world_.Ctl("rebuild finish feed --now --yes").status, 0);
   EXPECT_EQ(Backfills(), 1);
+}
+
+TEST_F(RebuildFromBackfillCtl, OneThatLosesItsDatabaseSaysHowItStandsAndHowToGoOn) {
+  runner_ = world_.Runner();
+  ASSERT_TRUE(world_.Await(
+      [&] { return world_.Count("SELECT count(*) FROM feed_state.consumer_groups") == 1; }));
+  testing::Process driver("lockstepctl",
+                          {"--config", world_.folder + "/runner.yaml", "rebuild", "feed", "--from",
+                           "backfill", "--declaration", world_.folder + "/items.yaml", "--source",
+                           source_.url(), "--reason", "test", "--yes"});
+  ASSERT_TRUE(world_.Await([&] { return Backfills("state = 'running'") == 1; })) << driver.Errors();
+  world_.database.Run(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+      "'lockstepctl' AND datname = current_database()");
+  EXPECT_EQ(driver.Wait(), 1);
+  EXPECT_THAT(driver.Errors(), AllOf(HasSubstr("connection to the database was lost"),
+                                     HasSubstr("filling: `rebuild resume feed --source"),
+                                     HasSubstr("`rebuild abort feed")));
 }
 
 TEST_F(RebuildFromBackfillCtl, AnAbortedOneCancelsItsBackfillUnlessItIsToGoOn) {

@@ -38,7 +38,7 @@ Overwriting OverwritingOf(const projections::GroupPlan& plan) {
   return tables;
 }
 
-void PrintOverwriting(const Overwriting& tables) {
+void PrintOverwriting(const std::string& group, const Overwriting& tables) {
   if (tables.replaced.empty()) {
     Print("read model  stays; only events that it has not seen are applied\n");
   } else {
@@ -50,6 +50,12 @@ void PrintOverwriting(const Overwriting& tables) {
   }
   if (!tables.counted.empty()) {
     Print("            nothing is counted twice in {}\n", fmt::join(tables.counted, ", "));
+  }
+  if (!tables.merged.empty() || !tables.counted.empty()) {
+    Print(
+        "            so what was seen changes nothing there; `lockstepctl rebuild {}` fills them "
+        "anew\n",
+        group);
   }
 }
 
@@ -66,7 +72,7 @@ void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMo
                                 ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
                                 : "could not be read: no right to");
   if (mode == offsets::ResetMode::kKeep) Print("read model  stays; nothing applies twice\n");
-  if (mode == offsets::ResetMode::kOverwrite) PrintOverwriting(overwriting);
+  if (mode == offsets::ResetMode::kOverwrite) PrintOverwriting(group, overwriting);
   for (const auto& [table, rows] : plan.emptied) Print("empties     {} ({} rows)\n", table, rows);
 }
 
@@ -83,7 +89,11 @@ Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMod
                {"empties", ListOf(plan.emptied, [](const auto& emptied) -> Json {
                   return {{"table", emptied.first}, {"rows", emptied.second}};
                 })}};
-  if (mode == offsets::ResetMode::kOverwrite) json["overwrites"] = overwriting.replaced;
+  if (mode == offsets::ResetMode::kOverwrite) {
+    json["overwrites"] = overwriting.replaced;
+    json["unchanged"] = overwriting.merged;
+    for (const std::string& table : overwriting.counted) json["unchanged"].push_back(table);
+  }
   return json;
 }
 
@@ -121,7 +131,7 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
   ASSIGN_OR_RETURN(const ResetWish wish, WishOf(options, runner.options));
   const ConsumerGroup name(options.group);
   const projections::GroupProjector& projector = *runner.group->declaration->projector;
-  const auto tables = projector.Tables();
+  const auto tables = projector.AllTables();
   ASSIGN_OR_RETURN(const WallTime now, offsets::CautiousNow(*runner.connection));
   ASSIGN_OR_RETURN(const ResetPlan plan,
                    operations::PlanReset(*runner.connection, runner.schema(), name, tables,
@@ -133,7 +143,14 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
   if (!options.execute) {
     return context.Answer(answer, [] { Print("Nothing was changed. Repeat with --execute.\n"); });
   }
-  if (!context.IsLocal()) {
+  // (--execute is the yes to a reset that deletes nothing here.)
+  if (wish.mode == offsets::ResetMode::kEmpty) {
+    int64_t rows = 0;
+    for (const auto& [table, count] : plan.emptied) rows += count;
+    RETURN_IF_ERROR(context.Confirm(fmt::format(
+        "This deletes {} rows of {} tables; readers find what the replay has brought again.", rows,
+        plan.emptied.size())));
+  } else if (!context.IsLocal()) {
     RETURN_IF_ERROR(context.Confirm("This moves a group of a database elsewhere."));
   }
   offsets::ResetRequest request{.seek = plan.seek,

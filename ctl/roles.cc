@@ -4,23 +4,28 @@
 #include "ctl/command.h"
 #include "ctl/print.h"
 #include "ctl/runner_context.h"
+#include "idempotency/keys.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "postgres/sql_error.h"
 #include "publisher/outbox/outboxes.h"
+#include "sagas/store/desk.h"
 
 namespace lockstep::ctl {
 namespace {
 
 struct RolesOptions {
-  std::string job;   // writer | publisher | runner | operator | reader | waiter
+  // writer | publisher | runner | operator | reader | waiter | caller | starter | orchestrator
+  std::string job;
   std::string role;  // the role in Postgres
   std::string outbox, schema;
   std::vector<std::string> tables;
+  bool idempotency = false, saga = false;
   bool create = false;
 };
 
-// The database, and what the rights are about: one outbox, or one service's state and read model.
+// The database, and what the rights are about: one outbox, one service's state and read model, the
+// idempotency keys, or the sagas.
 struct Target {
   std::unique_ptr<postgres::Connection> connection;
   std::string what;
@@ -48,7 +53,8 @@ absl::StatusOr<Target> StateTarget(const Context& context, const RolesOptions& o
   ASSIGN_OR_RETURN(RunnerContext runner, OpenRunner(context, options.schema));
   std::vector<std::string> tables = options.tables;
   for (const runner::ConfiguredGroup& group : runner.options.groups) {
-    for (const std::string& table : group.declaration->projector->Tables()) tables.push_back(table);
+    const auto all = group.declaration->projector->AllTables();
+    tables.insert(tables.end(), all.begin(), all.end());
   }
   std::vector<std::string> names;
   for (const std::string& table : tables) {
@@ -66,13 +72,37 @@ absl::StatusOr<Target> StateTarget(const Context& context, const RolesOptions& o
   return Target{std::move(runner.connection), std::move(what), std::move(change)};
 }
 
+absl::StatusOr<Target> KeysTarget(const Context& context, const RolesOptions& options,
+                                  const std::string& function) {
+  ASSIGN_OR_RETURN(auto connection, context.Connect());
+  auto change = [&session = *connection, function, role = options.role] {
+    return idempotency::ChangeRights(session, function, role);
+  };
+  return Target{std::move(connection), "idempotency keys", std::move(change)};
+}
+
+absl::StatusOr<Target> SagaTarget(const Context& context, const RolesOptions& options,
+                                  const std::string& function) {
+  ASSIGN_OR_RETURN(auto connection, context.Connect());
+  auto change = [&session = *connection, function, role = options.role] {
+    return sagas::ChangeSagaRights(session, function, role);
+  };
+  return Target{std::move(connection), "sagas", std::move(change)};
+}
+
 absl::StatusOr<Target> Find(const Context& context, const RolesOptions& options,
                             const std::string& function) {
+  if (options.idempotency && options.saga) {
+    return InvalidArgument("--idempotency and --saga are two commands");
+  }
+  if (options.idempotency) return KeysTarget(context, options, function);
+  if (options.saga) return SagaTarget(context, options, function);
   if (!options.outbox.empty()) return OutboxTarget(context, options, function);
   if (options.schema.empty() && context.config.empty()) {
     return InvalidArgument(
         "say on what: --outbox schema.name; or --schema (the service's state_schema) with --table "
-        "for each table of its read model; or --config with the runner's file, which names both");
+        "for each table of its read model; or --config with the runner's file, which names both; "
+        "or --idempotency; or --saga");
   }
   return StateTarget(context, options, function);
 }
@@ -103,7 +133,25 @@ absl::Status Apply(const Target& target, const RolesOptions& options) {
   return done;
 }
 
-absl::Status Grant(const Context& context, const RolesOptions& options) {
+// Whether there is such a job on what was named.
+absl::Status CheckJob(const RolesOptions& options) {
+  const bool of_keys =
+      options.job == "caller" || options.job == "reader" || options.job == "operator";
+  if (options.idempotency ? !of_keys : options.job == "caller") {
+    return InvalidArgument(
+        "with --idempotency, and there alone, the jobs are caller, reader and "
+        "operator (got {})",
+        options.job);
+  }
+  const bool of_sagas = options.job == "starter" || options.job == "orchestrator" ||
+                        options.job == "reader" || options.job == "operator";
+  const bool of_sagas_alone = options.job == "starter" || options.job == "orchestrator";
+  if (options.saga ? !of_sagas : of_sagas_alone) {
+    return InvalidArgument(
+        "with --saga, and there alone, the jobs are starter, orchestrator, reader and operator "
+        "(got {})",
+        options.job);
+  }
   const bool of_outbox = options.job == "writer" || options.job == "publisher";
   if (of_outbox && options.outbox.empty()) {
     return InvalidArgument("a {} works on an outbox: name it with --outbox", options.job);
@@ -112,6 +160,11 @@ absl::Status Grant(const Context& context, const RolesOptions& options) {
     return InvalidArgument("a {} works on a service's state: --schema or --config, no --outbox",
                            options.job);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Grant(const Context& context, const RolesOptions& options) {
+  RETURN_IF_ERROR(CheckJob(options));
   RETURN_IF_ERROR(CheckRole(options.role));
   ASSIGN_OR_RETURN(const Target target, Find(context, options, "grant_" + options.job));
   if (options.create) RETURN_IF_ERROR(Create(*target.connection, options.role));
@@ -142,19 +195,25 @@ void AddRoles(const Command& program) {
       {"role", &o->role, "the role in Postgres", Option::kRequired},
       {"--outbox", &o->outbox, "an outbox, as schema.name"},
       {"--schema", &o->schema, "the schema of a service's state"},
+      {"--idempotency", &o->idempotency, "the idempotency keys of the database"},
+      {"--saga", &o->saga, "the sagas of the database"},
       {"--table", &o->tables,
        "a table of the read model, as schema.name; as often as needed. With "
        "--config the groups' tables are taken from it"}};
   roles
       .Add("grant",
            "give a role what its job needs and no more: on an outbox writer, publisher, "
-           "operator or reader; on a service's state runner, operator, reader or waiter",
+           "operator or reader; on a service's state runner, operator, reader or waiter; on "
+           "idempotency keys caller, operator or reader; on sagas starter, orchestrator, operator "
+           "or reader",
            o, Grant)
-      .With({{"job",
-              &o->job,
-              "writer, publisher, runner, operator, reader or waiter",
-              Option::kRequired,
-              {"writer", "publisher", "runner", "operator", "reader", "waiter"}}})
+      .With(
+          {{"job",
+            &o->job,
+            "writer, publisher, runner, operator, reader, waiter, caller, starter or orchestrator",
+            Option::kRequired,
+            {"writer", "publisher", "runner", "operator", "reader", "waiter", "caller", "starter",
+             "orchestrator"}}})
       .With(on)
       .With({{"--create", &o->create, "make the role if it is not there (no password)"}});
   roles.Add("revoke", "take a role's rights back", o, Revoke).With(on);

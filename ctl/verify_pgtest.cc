@@ -10,6 +10,7 @@
 #include "ctl/testing/offsets_ctl.h"
 #include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
+#include "tests/support/outbox_status.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -37,6 +38,7 @@ class VerifyCtl : public OffsetsCtl {
     const auto migrated = world_.Ctl("migrate up --database " + source_.url());
     ASSERT_EQ(migrated.status, 0) << migrated.err;
     ASSERT_EQ(world_.Ctl("outbox create shop.outbox --database " + source_.url()).status, 0);
+    source_.Run(testing::StatusCanBeWritten("shop.outbox"));
     source_.Run(
         "CREATE TABLE shop.items (id text COLLATE \"en-x-icu\" PRIMARY KEY, version int, a text);"
         "INSERT INTO shop.items VALUES ('a', 2, '2'), ('b', 1, '1'), ('c', 1, '1')");
@@ -99,7 +101,7 @@ TEST_F(VerifyCtl, ARowOfTheOutboxThatWaitsIsWaitedForAndNobodyRunningIsSaid) {
   EXPECT_THAT(unpublished.err, HasSubstr("whether rows differ can't be told"));
   EXPECT_EQ(Found(unpublished.out), "once, behind b") << unpublished.err;
   EXPECT_THAT(unpublished.out, HasSubstr("1 rows of shop.outbox have not been published"));
-  source_.Run("UPDATE shop.outbox SET published_at = now()");
+  source_.Run("UPDATE shop.outbox_status SET published_at = now()");
   runner_.reset();
   world_.database.Run("UPDATE feed_state.instances SET seen_at = now() - interval '1 hour'");
   const auto nobody = world_.Ctl("verify --json " + Both("", "2s"));
@@ -228,7 +230,7 @@ TEST_F(VerifyCtl, AnExportWaitsUntilTheEventsOfItsRowsArePublished) {
   EXPECT_EQ(waits.status, 2);
   EXPECT_EQ(waits.out, "");
   EXPECT_THAT(waits.err, HasSubstr("1 rows of shop.outbox have not been published within 1s"));
-  source_.Run("UPDATE shop.outbox SET published_at = now(), message_id = '7'");
+  source_.Run("UPDATE shop.outbox_status SET published_at = now(), message_id = '7'");
   const auto exported = world_.Ctl(exporting + " --wait 1s");
   EXPECT_EQ(exported.status, 0) << exported.err;
   EXPECT_THAT(exported.out, HasSubstr("\"aggregate\":\"item/b\",\"version\":2"));

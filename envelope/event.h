@@ -43,6 +43,7 @@ struct Event {
   EventKind kind = EventKind::kEvent;
   bool overwrite = false;  // of a snapshot: it also replaces a row of its very version
   bool absent = false;     // of a snapshot that overwrites: the source has no such aggregate
+  bool replay = false;     // the group has handled it before; known when it is applied, not sooner
   bool is_snapshot() const { return kind == EventKind::kSnapshot; }
 };
 

@@ -45,6 +45,10 @@ struct Poison {
         "tell the aggregates (and tenants) apart",
         /*blocks=*/false};
   }
+  // A handler (a function, an endpoint, code of the service) said no to this very event.
+  static Poison RefusedByHandler(std::string reason) {
+    return {"HANDLER.REFUSED", std::move(reason)};
+  }
   // Its transaction fails: refused for its data, or never committed while others do.
   static Poison RefusedByDatabase(std::string reason) {
     return {"EVENT.REFUSED_BY_DATABASE", std::move(reason)};

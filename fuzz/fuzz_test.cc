@@ -41,7 +41,7 @@ TEST(Corpus, HasAFolderForEveryTarget) {
   for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_CORPUS)) {
     EXPECT_TRUE(Targets().contains(entry.path().filename().string())) << entry.path();
   }
-  EXPECT_GE(Targets().size(), 8);
+  EXPECT_GE(Targets().size(), 10);
 }
 
 }  // namespace

@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 
 #include "platform/status.h"
+#include "runner/handlers/lane_calls.h"
 
 namespace lockstep::operations {
+namespace {
+
+// What a handler answers to whoever asks by hand counts at once.
+constexpr runner::CallLimits kAskedByHand{.tries = 1, .endpoint_tries = 1};
+
+}  // namespace
 
 DeadLetterResolver::DeadLetterResolver(const std::string& database, const state::Schema& schema,
                                        const runner::GroupOptions& options,
@@ -13,13 +20,16 @@ DeadLetterResolver::DeadLetterResolver(const std::string& database, const state:
       offsets_(schema),
       epochs_(schema, ConsumerGroup(options.name)),
       batch_(schema, ConsumerGroup(options.name), projector, offsets_, options.batch_rules()),
+      handlers_(projector.Calls(), metrics_, options.name),
       connections_({.url = database, .application_name = "lockstepctl"}, "lockstepctl") {}
 
 absl::Status DeadLetterResolver::Resolve(const state::DeadLetterResolution& resolution) {
   ASSIGN_OR_RETURN(postgres::Connection* const connection, connections_.Try());
   ASSIGN_OR_RETURN(const state::GroupEpoch under, epochs_.Load(*connection));
+  RETURN_IF_ERROR(handlers_.Open());
+  runner::LaneCalls calls(handlers_, kAskedByHand, enough_.get_token());
   ASSIGN_OR_RETURN(const runner::BatchResult result,
-                   batch_.Resolve(*connection, under, resolution));
+                   batch_.Resolve(*connection, under, resolution, &calls));
   return Release(under, result.unfinished, fmt::format("dead letter {}", resolution.id));
 }
 
@@ -33,15 +43,25 @@ absl::Status DeadLetterResolver::Skip(const state::GapSkip& skip) {
 absl::Status DeadLetterResolver::Release(const state::GroupEpoch& under,
                                          const std::vector<std::string>& keys,
                                          const std::string& what) {
+  RETURN_IF_ERROR(handlers_.Open());
+  runner::LaneCalls calls(handlers_, kAskedByHand, enough_.get_token());
   runner::DeadLetterBudget no_limit(0, Millis(0));
   runner::FailurePolicy policy(batch_, connections_, under, {}, options_, no_limit, *this,
-                               std::stop_token());
+                               enough_.get_token(), &calls);
   if (const absl::Status end = policy.Release(keys); !end.ok()) {
     return Unavailable(
         "what waits behind {} was not released yet: {}; a runner does so at its next start", what,
-        MessageOf(end));
+        outage_.empty() ? MessageOf(end) : outage_);
   }
   return absl::OkStatus();
+}
+
+// A person waits: a runner has more patience.
+void DeadLetterResolver::OnOutage(std::span<runner::Inbound* const>, const std::string& reason,
+                                  Millis) {
+  constexpr int kOutages = 5;
+  outage_ = reason;
+  if (++outages_ >= kOutages) enough_.request_stop();
 }
 
 void DeadLetterResolver::OnCommitted(std::span<runner::Inbound* const>,

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "platform/metrics.h"
+#include "runner/handlers/http_handlers.h"
 #include "runner/lane/failure_policy.h"
 
 namespace lockstep::operations {
@@ -31,12 +34,19 @@ class DeadLetterResolver final : private runner::BatchObserver {
   void OnGivenBack(std::span<runner::Inbound* const>) override {}
   void OnFailure(const absl::Status&, std::span<runner::Inbound* const>,
                  const std::string&) override {}
+  void OnOutage(std::span<runner::Inbound* const>, const std::string& reason,
+                Millis pause) override;
 
   const runner::GroupOptions& options_;
   state::Offsets offsets_;
   const state::Epochs epochs_;
   const runner::Batch batch_;
+  MetricsRegistry metrics_;  // nobody's
+  runner::HttpHandlers handlers_;
   runner::ConnectionSource connections_;
+  std::string outage_;       // what a handler answered last that does not accept what waits …
+  std::stop_source enough_;  // … and that it was asked often enough
+  int outages_ = 0;
   int64_t applied_ = 0;
   int64_t dead_ = 0;
 };

@@ -250,6 +250,100 @@ TEST(DeadLetterReplay, HoldsTheOrderWhileNewEventsComeIn) {
             0);
 }
 
+// What was decided about an event holds in the next life of the read model.
+class Decided : public ::testing::Test {
+ protected:
+  Decided() {
+    world_.options.ack_fence = Millis(100);
+    pubsub::Subscription subscription = *world_.bus.admin().GetSubscription(kSubscription);
+    subscription.retain_acked = true;
+    EXPECT_TRUE(
+        world_.bus.admin().UpdateSubscription(subscription, {"retain_acked_messages"}).ok());
+  }
+  void Reset() {
+    const auto connection = world_.database.Connect();
+    const auto done = offsets::Resets(state::Schema("feed_state"), ConsumerGroup("feed"))
+                          .Run(*connection, {.seek = state::SeekTarget::To(WallTime()),
+                                             .mode = offsets::ResetMode::kEmpty,
+                                             .tables = {"rm.items", "rm.counters"},
+                                             .operator_name = "ada",
+                                             .reason = "again",
+                                             .fence = Millis(200)});
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_TRUE(world_.Await([&] { return Model().ends_with(fmt::format("|{}", last_)); }))
+        << Model();
+  }
+  std::string Model() {
+    return world_.Value(
+        "SELECT coalesce(string_agg(a, '' ORDER BY id), '') || '|' || "
+        "coalesce(max(version), 0) FROM rm.items");
+  }
+  std::string Letters() {
+    return world_.Value(
+        "SELECT string_agg(concat_ws(' ', version, dead_letters.state, CASE WHEN blocks THEN "
+        "'blocks' END, "
+        "resolved_by, note), ', ' ORDER BY version) FROM feed_state.dead_letters JOIN "
+        "feed_state.slots USING (generation)");
+  }
+
+  GroupWorld world_;
+  int64_t last_ = 4;
+};
+
+TEST_F(Decided, WhatWasDiscardedDiesAgainWithoutAskingAgain) {
+  const auto group = world_.NewGroup();
+  Operator ann(world_);
+  for (int64_t version = 1; version <= last_; ++version) {
+    world_.Publish(
+        {{.version = version,
+          .payload = version == 2 ? "not json" : Merge("a", fmt::format("{}", version))}});
+  }
+  ASSERT_TRUE(world_.AwaitDrained());
+  EXPECT_EQ(Letters(), "2 dead blocks");
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), /*replay=*/false).ok());
+  EXPECT_EQ(Model(), "4|4");
+  for (int i = 0; i < 2; ++i) {
+    Reset();
+    EXPECT_EQ(Model(), "4|4") << "what came behind it did not wait";
+    EXPECT_EQ(Letters(), "2 discarded ann decided before: ");
+  }
+  EXPECT_EQ(group->status().counts.dead, 1) << "it was not written as a new one";
+}
+
+TEST_F(Decided, OneThatWasNotDecidedAboutOrWasReplayedIsAskedAboutAgain) {
+  const auto group = world_.NewGroup();
+  Operator ann(world_);
+  last_ = 1;
+  world_.Publish({{.version = 1, .payload = Merge("a", "1")},
+                  {.version = 2, .payload = Curable("b")},
+                  {.version = 3, .payload = Merge("a", "3")}});
+  ASSERT_TRUE(world_.AwaitDrained());
+  Reset();
+  ASSERT_TRUE(world_.Await([&] { return Letters() == "2 dead blocks"; })) << Letters();
+  world_.database.Run("CREATE TABLE rm.cure ()");
+  ASSERT_TRUE(ann.Resolve(ann.FirstDead(), /*replay=*/true).ok());
+  world_.database.Run("DROP TABLE rm.cure");
+  EXPECT_EQ(Model(), "3|3");
+  Reset();
+  EXPECT_TRUE(world_.Await([&] { return Letters() == "2 dead blocks"; })) << Letters();
+}
+
+TEST_F(Decided, QuarantineHoldsToo) {
+  const auto group = world_.NewGroup();
+  Operator ann(world_);
+  last_ = 1;
+  world_.Publish(
+      {{.version = 1, .payload = Merge("a", "1")}, {.version = 2, .payload = "not json"}});
+  ASSERT_TRUE(world_.AwaitDrained());
+  const auto moved =
+      ann.desk().Quarantine(ann.connection(), {ann.FirstDead()}, true, "ann", "ask the source");
+  ASSERT_EQ(*moved, 1);
+  Reset();
+  EXPECT_TRUE(world_.Await([&] {
+    return Letters() == "2 quarantined blocks decided before: ask the source";
+  })) << Letters();
+}
+
 TEST(DeadLetters, FindsShowsAndQuarantines) {
   GroupWorld world;
   const auto group = world.NewGroup();

@@ -10,6 +10,7 @@
 #include "operations/shadow_tables.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/status.h"
+#include "projections/declare/group_file.h"
 
 namespace lockstep::operations {
 namespace {
@@ -41,10 +42,23 @@ absl::StatusOr<RebuildRow> Rebuild::Need() {
   return *std::move(row);
 }
 
+absl::StatusOr<projections::GroupDeclaration> Rebuild::Declared() const {
+  return projections::LoadGroup(
+      parts_.file, {.table_suffix = "", .state_schema = parts_.state_schema, .code = {}});
+}
+
 absl::Status Rebuild::Resume(bool despite_differences, const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const RebuildRow row, Need());
   if (row.state == RebuildState::kDiscarding) return Discard(row);
   if (row.state == RebuildState::kSwapped) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto declared, Declared());
+  if (declared.projector->Mapping() != row.mapping) {
+    return FailedPrecondition(
+        "{0} has changed since the rebuild began, so a part of the new tables was filled by "
+        "another "
+        "mapping: `lockstepctl rebuild abort {1}`, and begin again; or put the file back as it was",
+        parts_.file, GroupWords(row));
+  }
   if (row.from_backfill()) RETURN_IF_ERROR(NeedSource(row));
   if (row.state == RebuildState::kPreparing) RETURN_IF_ERROR(Prepare(row));
   // Now that the subscription is there: what changes from here on is in the tail.

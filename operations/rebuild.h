@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -14,12 +16,14 @@
 #include "runner/options/group_options.h"
 #include "state/events/inbox.h"
 #include "state/groups/epochs.h"
+#include "state/groups/instances.h"
 #include "state/groups/rebuilds.h"
 #include "state/groups/slots.h"
 
 namespace lockstep::projections {
+struct GroupDeclaration;
 struct GroupPlan;
-}
+}  // namespace lockstep::projections
 
 namespace lockstep::operations {
 
@@ -60,9 +64,11 @@ class Rebuild {
     // outlives this object. Who goes on with one that has begun needs the session alone.
     std::vector<publisher::Declaration> backfills = {};
     postgres::Connection* source = nullptr;
+    std::vector<std::string> ignored_columns = {};  // table.column: not compared
     Millis poll{250};
     Millis quiet{3'000};      // without a delivery so long, nothing more comes
     Millis patience{30'000};  // what is missing for so long does not come
+    Millis restarts{90'000};  // runners with another mapping may take so long to restart
     RebuildStep at = {};      // for tests
   };
   struct Listener {
@@ -106,6 +112,8 @@ class Rebuild {
     return group_.value() + (row.from_backfill() ? " --source …" : "");
   }
   absl::StatusOr<state::RebuildRow> Need();
+  // The group's file as it is now.
+  absl::StatusOr<projections::GroupDeclaration> Declared() const;
   absl::Status Reached(std::string_view step) const {
     return parts_.at ? parts_.at(step) : absl::OkStatus();
   }
@@ -138,6 +146,13 @@ class Rebuild {
   // rebuild_swap.cc: the two moments at which the slots change places.
   absl::StatusOr<bool> TrySwap(const state::RebuildRow& row, bool despite_differences,
                                ShadowFiller& filler);
+  // By table: those that are not compared because somebody said so, or because the live table was
+  // not written with them from the beginning.
+  absl::StatusOr<std::map<std::string, std::set<std::string>>> NotCompared(
+      postgres::Connection& connection, const state::RebuildRow& row) const;
+  // False = a runner that may be writing has another mapping: after the swap rows would lack what
+  // the new one adds.
+  absl::StatusOr<bool> RunnersAgree(const state::RebuildRow& row);
   absl::StatusOr<SwapResult> Swap(postgres::Transaction& transaction, WallTime since,
                                   bool despite_differences, ShadowFiller& filler);
   absl::Status SwapBack(postgres::Transaction& transaction, const std::string& operator_name,
@@ -166,6 +181,7 @@ class Rebuild {
   const state::Epochs shadow_{schema_, shadow_group_};
   const state::Inbox inbox_{schema_};
   const state::Slots slots_{schema_, group_};
+  const state::Instances instances_{schema_, group_};
   // How long something has been so.
   class Duration {
    public:
@@ -185,8 +201,11 @@ class Rebuild {
   WallTime missing_since_;
   int64_t backfill_rows_ = 0;  // about so many in all
   SnapshotArrival arrival_{schema_, shadow_group_, parts_.options.inbox_retention};
-  SnapshotArrival::Look snapshots_;  // have come
-  Duration idle_, lacks_;            // no publisher is at it; some were sent, and no more come
+  SnapshotArrival::Look snapshots_;                            // have come
+  Duration disagree_;                                          // runners have another mapping
+  std::string disagreeing_;                                    // of whom it was said
+  std::map<std::string, std::set<std::string>> not_compared_;  // columns, by table
+  Duration idle_, lacks_;  // no publisher is at it; some were sent, and no more come
   std::optional<SwapResult> last_swap_;
 };
 

@@ -8,12 +8,14 @@
 #include "operations/testing/rebuild_fixture.h"
 #include "platform/status.h"
 #include "runner/testing/test_group.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep::operations {
 
 using namespace runner;  // what a group is made of, and its fixtures
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -91,6 +93,135 @@ TEST_F(RebuildTest, FinishedLeavesTheNewSlotAlone) {
   EXPECT_EQ(world_.Orphans(), "");
 }
 
+TEST_F(RebuildTest, TheGroupsFileGoesOnNamingItsSubscriptionAndTheStatusNamesTheSlots) {
+  auto driver = world_.NewDriver();
+  ASSERT_EQ(world_.Begin(*driver.rebuild), absl::OkStatus());
+  ASSERT_EQ(world_.Resume(*driver.rebuild), absl::OkStatus());
+  ASSERT_EQ(driver.rebuild->Finish(/*now=*/true), absl::OkStatus());
+  const auto await = [](const std::function<bool()>& there) { return testing::Eventually(there); };
+  const std::string slot = std::string(kSubscription) + ".slot2";
+  EXPECT_TRUE(await([&] { return world_.RunnerStatus().subscription == slot; }));
+  world_.StopRunners();
+  world_.options.subscription = std::string(kSubscription) + "-other";
+  world_.StartRunner("astray");
+  EXPECT_TRUE(await([&] { return world_.RunnerStatus().state == GroupState::kHalted; }));
+  EXPECT_THAT(world_.RunnerStatus().reason,
+              HasSubstr(fmt::format("belongs to subscription {}, the", kSubscription)));
+  world_.StopRunners();
+  world_.options.subscription = kSubscription;
+  world_.StartRunner("three");
+  world_.Publish(1);
+  EXPECT_TRUE(world_.Settle());
+  EXPECT_EQ(world_.RunnerStatus().subscription, slot);
+}
+
+// The same tables, and one column more.
+constexpr char kWithNote[] = R"(
+group: feed
+subscription: items.feed
+projections:
+  - {name: items, table: rm.items, key: id, version: version, updated_at: updated_at,
+     events: {ItemChanged: {replace: {a: a, note: a}}}}
+  - {name: counters, table: rm.counters, key: id,
+     events: {ItemChanged: {increment: {n: {value: 1}}}}}
+)";
+
+TEST_F(RebuildTest, IsRefusedUntilEveryRunnerHasTheFilesMapping) {
+  world_.Declare(kWithNote);
+  auto driver = world_.NewDriver();
+  EXPECT_THAT(Text(world_.Begin(*driver.rebuild)),
+              AllOf(HasSubstr("another mapping"), HasSubstr("one, two"), HasSubstr("restart")));
+  EXPECT_EQ(world_.Orphans(), "") << "refused before anything is made";
+  world_.StopRunners();
+  world_.StartRunner("three");
+  ASSERT_TRUE(world_.Await("SELECT count(*) FROM feed_state.instances", 1));
+  ASSERT_EQ(world_.Begin(*driver.rebuild), absl::OkStatus());
+  ASSERT_EQ(world_.Resume(*driver.rebuild), absl::OkStatus()) << "the new column is not compared";
+  EXPECT_THAT(driver.rebuild->last_swap()->tables[0].not_compared, ::testing::Contains("note"));
+  world_.Publish(1);
+  ASSERT_TRUE(world_.Settle());
+  EXPECT_EQ(world_.database.QueryInt("SELECT count(*) FROM rm.items WHERE note IS NULL"), 0);
+}
+
+TEST_F(RebuildTest, LooksAtTheLiveTablesBeforeItMakesAnything) {
+  std::string wants_more = kWithNote;
+  wants_more.replace(wants_more.find("note: a"), 7, "more: a");
+  world_.StopRunners();
+  world_.Declare(wants_more);
+  auto driver = world_.NewDriver();
+  EXPECT_THAT(Text(world_.Begin(*driver.rebuild)),
+              AllOf(HasSubstr("does not fit the live tables"), HasSubstr("more")));
+  EXPECT_EQ(world_.Orphans(), "");
+  EXPECT_EQ(world_.database.QueryInt("SELECT count(*) FROM feed_state.rebuilds"), 0);
+}
+
+TEST_F(RebuildTest, ManyDifferencesOfAKindHideNoneOfAnother) {
+  world_.database.Run("UPDATE rm.items SET note = 'by hand' WHERE id <> 'k3'");
+  world_.database.Run("UPDATE rm.items SET a = 'spoilt' WHERE id = 'k3'");
+  auto driver = world_.NewDriver();
+  ASSERT_TRUE(world_.Begin(*driver.rebuild).ok());
+  EXPECT_THAT(Text(world_.Resume(*driver.rebuild)), HasSubstr("differ from the live ones"));
+  const auto& found = driver.rebuild->last_swap()->tables[0].differences;
+  ASSERT_GE(found.size(), 2u);
+  EXPECT_EQ(found[0].key + " " + found[0].what, "(k3) differs in a");
+  EXPECT_EQ(found[1].what, "differs in note");
+  EXPECT_EQ(found[1].rows, RebuildWorld::kKeys - 1);
+  // What somebody knows of need not be compared.
+  driver = {};
+  world_.ignored_columns = {"rm.items.a"};
+  driver = world_.NewDriver();
+  world_.database.Run("UPDATE rm.items SET note = NULL");
+  EXPECT_EQ(world_.Resume(*driver.rebuild), absl::OkStatus());
+}
+
+// Between the last look and the lock, too.
+TEST_F(RebuildTest, ARunnerThatComesWithAnotherMappingHoldsTheSwapUpUntilItIsGone) {
+  bool came = false;
+  std::string early;  // what was done although it was there
+  auto driver = world_.NewDriver([&](std::string_view step) {
+    if (step == "swap.locked" && !std::exchange(came, true)) world_.PretendRunner("late", "old");
+    const bool told = !world_.notes.empty() && world_.notes.back().ends_with(": late");
+    const bool there = world_.database.QueryInt(
+        "SELECT count(*) FROM feed_state.instances WHERE instance = 'late'");
+    if (there && step == "swap.verified") early = step;
+    if (there && told && step == "filled") {
+      world_.database.Run("DELETE FROM feed_state.instances WHERE instance = 'late'");
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_EQ(world_.Begin(*driver.rebuild), absl::OkStatus());
+  ASSERT_EQ(world_.Resume(*driver.rebuild), absl::OkStatus());
+  EXPECT_TRUE(came);
+  EXPECT_EQ(early, "");
+  EXPECT_THAT(world_.notes, ::testing::Contains(HasSubstr("another mapping: late")));
+}
+
+TEST_F(RebuildTest, SaysHowToGoOnWhenARunnerKeepsAnotherMapping) {
+  world_.restarts = Millis(0);
+  auto driver = world_.NewDriver();
+  ASSERT_EQ(world_.Begin(*driver.rebuild), absl::OkStatus());
+  world_.PretendRunner("late", "");
+  EXPECT_THAT(
+      Text(world_.Resume(*driver.rebuild)),
+      AllOf(HasSubstr("late"), HasSubstr("nothing was swapped"), HasSubstr("rebuild resume feed")));
+  EXPECT_EQ(world_.Subscription(), kSubscription);
+  world_.database.Run(
+      "UPDATE feed_state.instances SET seen_at = now() - interval '2 minutes' "
+      "WHERE instance = 'late'");
+  EXPECT_EQ(world_.Resume(*driver.rebuild), absl::OkStatus()) << "it is gone";
+}
+
+TEST_F(RebuildTest, DoesNotGoOnWithAnotherFileThanItBeganWith) {
+  auto driver = world_.NewDriver();
+  ASSERT_EQ(world_.Begin(*driver.rebuild), absl::OkStatus());
+  world_.Declare(kWithNote);
+  EXPECT_THAT(
+      Text(world_.Resume(*driver.rebuild)),
+      AllOf(HasSubstr("has changed since the rebuild began"), HasSubstr("rebuild abort feed")));
+  EXPECT_EQ(driver.rebuild->Abort(), absl::OkStatus());
+  EXPECT_EQ(world_.Orphans(), "");
+}
+
 TEST_F(RebuildTest, WithoutHistoryIsRefusedAndNamesTheAlternative) {
   RebuildWorld world(/*history=*/false);
   world.StartRunner("one");
@@ -115,8 +246,8 @@ TEST_F(RebuildTest, DifferencesAreListedAndNotSwapped) {
   for (const auto& table : driver.rebuild->last_swap()->tables) {
     for (const auto& d : table.differences) lines.push_back(table.table + d.key + " " + d.what);
   }
-  EXPECT_THAT(lines, ::testing::ElementsAre("rm.items(extra) is missing in the new table",
-                                            "rm.items(k3) differs in a",
+  EXPECT_THAT(lines, ::testing::ElementsAre("rm.items(k3) differs in a",
+                                            "rm.items(extra) is missing in the new table",
                                             "rm.counters(k4) is in the new table only"));
   EXPECT_EQ(world_.Subscription(), kSubscription);
   ASSERT_EQ(world_.Resume(*driver.rebuild, /*despite_differences=*/true), absl::OkStatus());

@@ -1,7 +1,7 @@
 // Rebuild::Plan and Begin: what is possible, and the row that says what is wanted.
 #include <fmt/format.h>
 
-#include <regex>
+#include <algorithm>
 #include <utility>
 
 #include "offsets/seek_target.h"
@@ -10,16 +10,12 @@
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "projections/declare/group_file.h"
+#include "state/events/key_states.h"
 #include "state/positions/checkpoints.h"
 #include "state/positions/offsets.h"
 
 namespace lockstep::operations {
 namespace {
-
-std::string ShadowSubscription(const std::string& live, int slot) {
-  static const std::regex kSlot(R"(\.slot\d+$)");
-  return fmt::format("{}.slot{}", std::regex_replace(live, kSlot, ""), slot);
-}
 
 absl::Status CheckMissing(const state::RebuildRow& row, const std::optional<WallTime>& first) {
   if (row.accept_missing) return absl::OkStatus();
@@ -35,6 +31,19 @@ absl::Status CheckMissing(const state::RebuildRow& row, const std::optional<Wall
       "missing in the new tables; --from backfill takes it from the rows of the source, or add "
       "--accept-missing if that is wanted",
       FormatTimestamp(*first), row.seek.ToString());
+}
+
+// A shadow calls no handler, so nothing waits in it: what waits in the live slot would count as
+// handled after the swap, and nobody would be called.
+absl::Status RefuseWhileEventsWait(postgres::Connection& connection, const state::Schema& schema,
+                                   const ConsumerGroup& group) {
+  ASSIGN_OR_RETURN(const auto waiting, state::KeyStates(schema).CountWaiting(connection, group));
+  if (waiting.keys == 0) return absl::OkStatus();
+  return FailedPrecondition(
+      "'{0}' has handlers, and {1} of its aggregates have dead letters or events that wait: after "
+      "a rebuild nobody would be called for those. Replay or discard them first (`lockstepctl "
+      "dead-letters list`, `lockstepctl parked list`), then rebuild",
+      group.value(), waiting.keys);
 }
 
 }  // namespace
@@ -80,12 +89,41 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   }
   ASSIGN_OR_RETURN(const int newest, slots_.Newest(connection_));
   row.new_slot = newest + 1;
-  row.new_subscription = ShadowSubscription(live.subscription, row.new_slot);
-  ASSIGN_OR_RETURN(
-      const auto declared,
-      projections::LoadGroup(
-          parts_.file, {.table_suffix = "", .state_schema = parts_.state_schema, .code = {}}));
+  row.new_subscription = state::SlotSubscription(live.subscription, row.new_slot);
+  ASSIGN_OR_RETURN(const auto declared, Declared());
   row.tables = declared.projector->Tables();
+  row.mapping = declared.projector->Mapping();
+  if (row.tables.empty()) {
+    return FailedPrecondition(
+        "group '{}' has no tables that could be rebuilt; `lockstepctl offsets reset` has its "
+        "handlers called again",
+        group_.value());
+  }
+  ASSIGN_OR_RETURN(const auto others, instances_.WithOtherMapping(connection_, row.mapping));
+  if (!others.empty()) {
+    return FailedPrecondition(
+        "these runners have another mapping than {}: {}. After the swap they would write without "
+        "what that file adds: give them the file, restart them (SIGHUP is not enough), then "
+        "rebuild. One that was killed counts for a minute",
+        parts_.file, fmt::join(others, ", "));
+  }
+  // The shadow gets the live table's columns: what the file wants of them must be there.
+  if (const absl::Status fits = declared.projector->Check(connection_); !fits.ok()) {
+    return FailedPrecondition(
+        "{} does not fit the live tables, so nothing was made; change them (ALTER TABLE), then "
+        "rebuild:\n{}",
+        parts_.file, MessageOf(fits));
+  }
+  for (const std::string& column : parts_.ignored_columns) {
+    const auto columns = declared.projector->Columns();
+    if (std::ranges::find(columns, column) == columns.end()) {
+      return InvalidArgument("--ignore-column: '{}' is no column that {} maps; they are {}", column,
+                             parts_.file, fmt::join(columns, ", "));
+    }
+  }
+  if (!declared.projector->Calls().empty()) {
+    RETURN_IF_ERROR(RefuseWhileEventsWait(connection_, schema_, group_));
+  }
   if (parts_.backfills.empty()) {
     RETURN_IF_ERROR(PlanSeek(subscription, plan));
     RETURN_IF_ERROR(CheckMissing(row, live.first_publish_time));
@@ -93,7 +131,7 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   } else {
     RETURN_IF_ERROR(PlanBackfills(plan, declared.projector->plan()));
     if (!parts_.options.snapshots.empty()) {
-      row.new_snapshots = ShadowSubscription(parts_.options.snapshots, row.new_slot);
+      row.new_snapshots = state::SlotSubscription(parts_.options.snapshots, row.new_slot);
     }
   }
   ASSIGN_OR_RETURN(const auto obstacles,

@@ -13,8 +13,8 @@
 #include "operations/shadow_filler.h"
 #include "operations/shadow_tables.h"
 #include "platform/status.h"
+#include "projections/declare/group_file.h"
 #include "state/events/dead_letters.h"
-#include "state/groups/instances.h"
 #include "state/positions/offsets.h"
 
 namespace lockstep::operations {
@@ -39,6 +39,15 @@ absl::StatusOr<int64_t> AwaitLevel(const std::function<absl::StatusOr<int64_t>()
   }
 }
 
+absl::Status OtherMapping(const std::string& names, const std::string& group) {
+  return FailedPrecondition(
+      "these runners have another mapping than the file that the new tables were filled with: {}. "
+      "What they write after the swap would lack what that file adds, so nothing was swapped. Give "
+      "them the file, restart them (SIGHUP is not enough), and go on with `lockstepctl rebuild "
+      "resume {}`. One that was killed counts for a minute",
+      names, group);
+}
+
 }  // namespace
 
 bool SwapResult::differs() const {
@@ -52,10 +61,41 @@ absl::StatusOr<int64_t> Rebuild::CountMissing(postgres::Transaction& transaction
   return missing.all;
 }
 
+absl::StatusOr<bool> Rebuild::RunnersAgree(const RebuildRow& row) {
+  ASSIGN_OR_RETURN(const auto others, instances_.WithOtherMapping(connection_, row.mapping));
+  const Millis so_long = disagree_.For(others.empty(), Clock::System().Steady());
+  if (others.empty()) return true;
+  const std::string names = fmt::format("{}", fmt::join(others, ", "));
+  if (so_long > parts_.restarts) return OtherMapping(names, GroupWords(row));
+  if (std::exchange(disagreeing_, names) != names) {
+    listener_.note("the swap waits for the restart of runners with another mapping: " + names);
+  }
+  return false;
+}
+
+absl::StatusOr<std::map<std::string, std::set<std::string>>> Rebuild::NotCompared(
+    postgres::Connection& connection, const RebuildRow& row) const {
+  std::map<std::string, std::set<std::string>> columns;
+  const auto leave_out = [&](const std::string& name) {
+    const size_t dot = name.rfind('.');
+    columns[name.substr(0, dot)].insert(name.substr(dot + 1));
+  };
+  for (const std::string& name : parts_.ignored_columns) leave_out(name);
+  ASSIGN_OR_RETURN(const auto live, slots_.Columns(connection, row.old_slot));
+  if (live.empty()) return columns;
+  ASSIGN_OR_RETURN(const auto declared, Declared());
+  for (const std::string& name : declared.projector->Columns()) {
+    if (std::ranges::find(live, name) == live.end()) leave_out(name);
+  }
+  return columns;
+}
+
 // The two must have seen the same events to be compared: from here on the shadow takes only what
 // the live slot has taken, and the live slot catches up with what the shadow was ahead.
 absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differences,
                                       ShadowFiller& filler) {
+  ASSIGN_OR_RETURN(const bool agree, RunnersAgree(row));
+  if (!agree) return false;
   const WallTime since = std::max(checked_until_, row.seek.time.value_or(row.began_at));
   ASSIGN_OR_RETURN(const auto live, live_.Load(connection_));
   filler.FollowOnly(live.generation);
@@ -65,6 +105,7 @@ absl::StatusOr<bool> Rebuild::TrySwap(const RebuildRow& row, bool despite_differ
   };
   RETURN_IF_ERROR(AwaitLevel(count_ahead).status());
   ++tries_;
+  ASSIGN_OR_RETURN(not_compared_, NotCompared(connection_, row));
   bool waits = false;
   SwapResult found;
   const auto tell = [&](const std::vector<std::string>& holders) {
@@ -113,6 +154,9 @@ absl::StatusOr<SwapResult> Rebuild::Swap(postgres::Transaction& transaction, Wal
                    }));
   if (missing > 0) return result;
   RETURN_IF_ERROR(Reached("swap.locked"));
+  // Whoever comes from here on finds another epoch, and says its mapping before it writes.
+  ASSIGN_OR_RETURN(const auto others, instances_.WithOtherMapping(transaction, row.mapping));
+  if (!others.empty()) return result;
   filler.Stop();
   RETURN_IF_ERROR(shadow_.LockExclusively(transaction));
   ASSIGN_OR_RETURN(result.ahead, CountMissing(transaction, shadow_group_, group_, since));
@@ -126,8 +170,10 @@ absl::StatusOr<SwapResult> Rebuild::Swap(postgres::Transaction& transaction, Wal
   }
   for (const std::string& table : row.tables) {
     const std::string shadow = table + row.shadow_suffix();
-    ASSIGN_OR_RETURN(auto comparison,
-                     CompareTables(transaction, table, shadow, filler.write_times(shadow)));
+    std::set<std::string> ignored = filler.write_times(shadow);
+    ignored.erase("");  // it has none
+    ignored.insert(not_compared_[table].begin(), not_compared_[table].end());
+    ASSIGN_OR_RETURN(auto comparison, CompareTables(transaction, table, shadow, ignored));
     result.tables.push_back(std::move(comparison));
   }
   RETURN_IF_ERROR(Reached("swap.verified"));

@@ -1,5 +1,6 @@
 #include "operations/shadow_filler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/status.h"
@@ -9,6 +10,13 @@ namespace lockstep::operations {
 namespace {
 
 constexpr Millis kNearlyThere{2'000};  // of lag
+
+// Whether the group has handlers that a shadow does not call.
+bool SomeAreNotCalled(const projections::Projector& projector) {
+  return std::ranges::any_of(projector.Calls(), [](const projections::Call& call) {
+    return call.is_http() || !call.replays;
+  });
+}
 
 }  // namespace
 
@@ -27,6 +35,7 @@ absl::Status ShadowFiller::Start() {
   options.snapshots = row_.new_snapshots;  // not the live group's
   if (row_.from_backfill()) options.baseline = runner::Baseline::kSnapshot;
   options.checkpoints = false;
+  options.shadow = true;
   ASSIGN_OR_RETURN(before_, inbox_.CountSince(connection_, name_, WallTime()));
   metrics_ = std::make_unique<MetricsRegistry>();
   environment_.reset(new runner::GroupEnvironment{
@@ -37,7 +46,16 @@ absl::Status ShadowFiller::Start() {
       .metrics = *metrics_,
       .existing_only = true,
       .admission = [this](auto& session, auto items) { return Admit(session, items); }});
+  // Handlers are called by the live slot alone: an event that the shadow had first would be known
+  // after the swap, and nobody would call them. Older ones than the live slot gets go in.
   follow_ = 0;
+  if (SomeAreNotCalled(*shadow.projector)) {
+    ASSIGN_OR_RETURN(const state::GroupEpoch live, state::Epochs(schema_, live_).Load(connection_));
+    constexpr std::chrono::minutes kDisorder{10};
+    older_ = live.skip_before.value_or(WallTime());
+    if (live.first_publish_time) older_ = std::max(older_, *live.first_publish_time - kDisorder);
+    follow_ = live.generation;
+  }
   group_ = std::make_unique<runner::Group>(std::move(options), std::move(shadow.projector),
                                            *environment_);
   return group_->Start();
@@ -50,9 +68,11 @@ std::vector<bool> ShadowFiller::Admit(postgres::Connection& connection,
   std::vector<std::string> ids;
   for (const runner::Inbound* item : items) ids.push_back(item->event.event_id.value());
   const auto seen = inbox_.Seen(connection, follow_, ids);
-  for (size_t i = 0; seen.ok() && i < ids.size(); ++i) {
+  // Without an answer they wait: what the shadow had first, nobody would be called for.
+  if (!seen.ok()) return std::vector<bool>(items.size(), false);
+  for (size_t i = 0; i < ids.size(); ++i) {
     // What has no readable id is in no inbox; it is a dead letter in both.
-    admitted[i] = (*seen)[i] || ids[i].empty();
+    admitted[i] = (*seen)[i] || ids[i].empty() || items[i]->publish_time < older_;
   }
   return admitted;
 }

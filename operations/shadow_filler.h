@@ -55,6 +55,7 @@ class ShadowFiller {
   std::unique_ptr<runner::GroupEnvironment> environment_;
   std::unique_ptr<runner::Group> group_;
   std::atomic<int> follow_{0};
+  WallTime older_;  // what was published before is admitted although the live slot lacks it
   int64_t before_ = 0;
   int64_t total_ = 0;
   int64_t last_count_ = -1;

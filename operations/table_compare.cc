@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -40,13 +41,20 @@ WITH o AS (SELECT ROW({key})::text AS k, to_jsonb(t) - ARRAY[{left_out}]::text[]
 n AS (SELECT ROW({key})::text AS k, to_jsonb(t) - ARRAY[{left_out}]::text[] AS r FROM {new} t),
 d AS (SELECT coalesce(o.k, n.k) AS k, o.r AS old, n.r AS new
         FROM o FULL JOIN n ON o.k = n.k WHERE o.r IS DISTINCT FROM n.r LIMIT $1)
+SELECT key, what, rows
+  FROM (
+SELECT key, what, row_number() OVER (PARTITION BY what ORDER BY key) AS nth,
+       count(*) OVER (PARTITION BY what) AS rows
+  FROM (
 SELECT k AS key,
        CASE WHEN new IS NULL THEN 'is missing in the new table'
             WHEN old IS NULL THEN 'is in the new table only'
             ELSE 'differs in ' || (SELECT string_agg(e.key, ', ' ORDER BY e.key)
                                      FROM jsonb_each(old) e
                                     WHERE e.value IS DISTINCT FROM new -> e.key) END AS what
-  FROM d ORDER BY k)";
+  FROM d) AS each) AS kinds
+ WHERE nth <= $2
+ ORDER BY rows, what, key)";
 
 }  // namespace
 
@@ -79,7 +87,8 @@ absl::StatusOr<TableComparison> CompareTables(postgres::Transaction& transaction
       .table = old_table,
       .old_rows = old_sum[0].Int("rows"),
       .new_rows = new_sum[0].Int("rows"),
-      .same_checksum = old_sum[0].Text("checksum") == new_sum[0].Text("checksum")};
+      .same_checksum = old_sum[0].Text("checksum") == new_sum[0].Text("checksum"),
+      .not_compared = ignored};
   if (result.equal() || keys.empty()) return result;
   ASSIGN_OR_RETURN(
       const auto rows,
@@ -89,12 +98,14 @@ absl::StatusOr<TableComparison> CompareTables(postgres::Transaction& transaction
                                {"left_out", fmt::format("{}", fmt::join(left_out, ", "))},
                                {"old", before},
                                {"new", after}}),
-          TableComparison::kMax + 1));
+          TableComparison::kMax, TableComparison::kShown));
+  int64_t total = 0;
+  std::string kind;
   for (const postgres::Row row : rows) {
-    result.differences.push_back({row.String("key"), row.String("what")});
+    result.differences.push_back({row.String("key"), row.String("what"), row.Int("rows")});
+    if (std::exchange(kind, row.String("what")) != row.Text("what")) total += row.Int("rows");
   }
-  result.more = result.differences.size() > TableComparison::kMax;
-  if (result.more) result.differences.pop_back();
+  result.more = total >= TableComparison::kMax;
   return result;
 }
 

@@ -18,11 +18,15 @@ struct TableComparison {
   struct Difference {
     std::string key;
     std::string what;  // "is missing in the new table", "differs in title, version"; never a value
+    int64_t rows = 0;  // of which the same is to be said
   };
-  std::vector<Difference> differences;  // kMax at most
-  bool more = false;                    // there are more than these
+  // By kind, the rarest first, so that many of one hide none of another; kShown of each at most.
+  std::vector<Difference> differences;
+  bool more = false;                   // more than kMax rows differ: the numbers are the least
+  std::set<std::string> not_compared;  // for they can't be equal, or need not
 
-  static constexpr int kMax = 1'000;
+  static constexpr int kMax = 100'000;
+  static constexpr int kShown = 20;
   bool equal() const { return old_rows == new_rows && same_checksum; }
 };
 

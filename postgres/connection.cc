@@ -20,7 +20,7 @@ constexpr Millis kAnswerMargin{5'000};
 // The classes of the SQLSTATEs that Postgres has itself.
 constexpr std::string_view kItsClasses =
     "00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F "
-    "40 42 44 53 54 55 57 58 72 F0 HV P0 XX";
+    "40 42 44 53 54 55 57 58 72 F0 HV LS P0 XX";
 // In place of a text that somebody's trigger wrote, which may hold values; it must not be kept.
 constexpr char kRaised[] =
     "a function or trigger of the database refused it (RAISE, {}); the server's log says why";
@@ -130,12 +130,13 @@ absl::StatusOr<Result> Connection::Impl::Try(Work work) {
   } catch (const pqxx::transaction_rollback& e) {
     return SqlError(StateOf(e), e.what());
 #endif
-  } catch (const pqxx::broken_connection& e) {
-    lost = true;
-    return SqlError(kConnectionLost, e.what());
   } catch (const std::exception& e) {
-    if (!connection.is_open()) lost = true;
-    return SqlError(lost ? kConnectionLost : "XX000", e.what());
+    // Of a connection that is gone libpqxx tells what it could not do without one.
+    if (dynamic_cast<const pqxx::broken_connection*>(&e) != nullptr || !connection.is_open()) {
+      lost = true;
+    }
+    return lost ? SqlError(kConnectionLost, "the connection to the database was lost")
+                : SqlError("XX000", e.what());
   }
 }
 

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -236,7 +237,9 @@ TEST_F(ConnectionTest, StaysBrokenAfterItsBackendWasEnded) {
   const auto result = connection_->Execute("SELECT 1");
   EXPECT_EQ(Classify(result.status()), ErrorClass::kTransient) << result.status();
   EXPECT_TRUE(connection_->broken());
-  EXPECT_FALSE(connection_->Execute("SELECT 1").ok()) << "it reconnected by itself";
+  const auto again = connection_->Execute("SELECT $1::int", 1);
+  EXPECT_EQ(Classify(again.status()), ErrorClass::kTransient) << "it reconnected by itself";
+  EXPECT_THAT(std::string(MessageOf(again.status())), ::testing::HasSubstr("lost"));
 }
 
 TEST_F(ConnectionTest, IsInDoubtWhenLostDuringCommit) {

@@ -29,25 +29,30 @@ SELECT pg_advisory_unlock(hashtextextended('lockstep.migrate.' || $1, 0)),
        set_config('idle_session_timeout', '0', false))sql";
 constexpr char kCreateTable[] = R"sql(
 CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
-  version int PRIMARY KEY,
+  set_name text NOT NULL,
+  version int NOT NULL,
   name text NOT NULL,
   md5 text NOT NULL,
   incompatible boolean NOT NULL,
-  applied_at timestamptz NOT NULL DEFAULT now()))sql";
+  applied_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (set_name, version)))sql";
 constexpr char kHasTable[] = "SELECT to_regclass($1) IS NOT NULL AS found";
-constexpr char kApplied[] = "SELECT version, md5, applied_at FROM {schema}.schema_migrations";
-constexpr char kIsApplied[] = "SELECT 1 FROM {schema}.schema_migrations WHERE version = $1";
+constexpr char kApplied[] =
+    "SELECT version, md5, applied_at FROM {schema}.schema_migrations WHERE set_name = $1";
+constexpr char kIsApplied[] =
+    "SELECT 1 FROM {schema}.schema_migrations WHERE set_name = $1 AND version = $2";
 constexpr char kSearchPath[] = "SET LOCAL search_path = {schema}, pg_temp";
 constexpr char kSessionPath[] = "SET search_path = {schema}, pg_temp";
 constexpr char kUsualPath[] = "SET search_path = pg_catalog, pg_temp";
 constexpr char kRecord[] =
-    "INSERT INTO {schema}.schema_migrations (version, name, incompatible, md5) "
-    "VALUES ($1, $2, $3, md5($4))";
-constexpr char kForget[] = "DELETE FROM {schema}.schema_migrations WHERE version = $1";
+    "INSERT INTO {schema}.schema_migrations (set_name, version, name, incompatible, md5) "
+    "VALUES ($1, $2, $3, $4, md5($5))";
+constexpr char kForget[] =
+    "DELETE FROM {schema}.schema_migrations WHERE set_name = $1 AND version = $2";
 constexpr char kVersion[] = R"sql(
 SELECT coalesce(max(version), 0) AS at,
        coalesce(max(version) FILTER (WHERE incompatible), 0) AS needed
-FROM {schema}.schema_migrations)sql";
+FROM {schema}.schema_migrations WHERE set_name = $1)sql";
 
 constexpr std::string_view kLockNotAvailable = "55P03";
 constexpr std::string_view kUndefinedTable = "42P01";
@@ -100,27 +105,23 @@ absl::StatusOr<std::vector<Migration>> ParseMigrations(const std::vector<Migrati
   return migrations;
 }
 
-Migrator::Migrator(Connection& connection, std::string schema, std::vector<Migration> migrations,
-                   LockWait wait)
-    : connection_(connection),
-      schema_(std::move(schema)),
-      migrations_(std::move(migrations)),
-      wait_(wait) {}
+Migrator::Migrator(Connection& connection, std::string schema, MigrationSet set, LockWait wait)
+    : connection_(connection), schema_(std::move(schema)), set_(std::move(set)), wait_(wait) {}
 
 absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
   std::vector<State> states;
-  for (const Migration& migration : migrations_) states.push_back({.migration = migration});
+  for (const Migration& migration : set_.steps) states.push_back({.migration = migration});
   ASSIGN_OR_RETURN(const Result table,
                    connection_.Execute(kHasTable, In(schema_, "{schema}.schema_migrations")));
   if (!table[0].Bool("found")) return states;
-  ASSIGN_OR_RETURN(const Result rows, connection_.Execute(In(schema_, kApplied)));
+  ASSIGN_OR_RETURN(const Result rows, connection_.Execute(In(schema_, kApplied), set_.name));
   for (const Row row : rows) {
     const size_t version = row.Int("version");
     if (version > states.size()) {
       return FailedPrecondition(
-          "schema {} is at migration {}, which this version of Lockstep does not know; use the "
-          "version that made it, or a newer one",
-          schema_, version);
+          "schema {} is at migration {} of the set {}, which this version of Lockstep does not "
+          "know; use the version that made it, or a newer one",
+          schema_, version, set_.name);
     }
     State& state = states[version - 1];
     state.applied = true;
@@ -129,9 +130,9 @@ absl::StatusOr<std::vector<Migrator::State>> Migrator::Status() {
                      connection_.Execute("SELECT md5($1) AS md5", state.migration.up));
     if (sum[0].Text("md5") != row.Text("md5")) {
       return FailedPrecondition(
-          "migration {} of schema {} was changed after it was applied; restore its text and add "
-          "a new migration instead",
-          version, schema_);
+          "migration {} of the set {} in schema {} was changed after it was applied; restore its "
+          "text and add a new migration instead",
+          version, set_.name, schema_);
     }
   }
   return states;
@@ -169,13 +170,14 @@ absl::Status Migrator::Patiently(const std::string& what,
 
 absl::Status Migrator::Run(const Migration& migration, bool up) {
   return Patiently(
-      fmt::format("migration {:03}_{} ({})", migration.version, migration.name, up ? "up" : "down"),
+      fmt::format("migration {}/{:03}_{} ({})", set_.name, migration.version, migration.name,
+                  up ? "up" : "down"),
       [&] { return migration.concurrent() ? TryConcurrently(migration, up) : Try(migration, up); });
 }
 
 absl::Status Migrator::Record(Executor& executor, const Migration& migration, bool up) {
-  if (!up) return executor.Run(In(schema_, kForget), migration.version);
-  return executor.Run(In(schema_, kRecord), migration.version, migration.name,
+  if (!up) return executor.Run(In(schema_, kForget), set_.name, migration.version);
+  return executor.Run(In(schema_, kRecord), set_.name, migration.version, migration.name,
                       migration.incompatible(), migration.up);
 }
 
@@ -183,7 +185,7 @@ absl::Status Migrator::Try(const Migration& migration, bool up) {
   ASSIGN_OR_RETURN(Transaction transaction, connection_.Begin());
   RETURN_IF_ERROR(Lock(transaction, kLock, schema_));
   ASSIGN_OR_RETURN(const Result done,
-                   transaction.Execute(In(schema_, kIsApplied), migration.version));
+                   transaction.Execute(In(schema_, kIsApplied), set_.name, migration.version));
   if (done.empty() != up) return transaction.Commit();  // another migrator was faster
   RETURN_IF_ERROR(transaction.Run(In(schema_, kSearchPath)));
   RETURN_IF_ERROR(transaction.Run(fmt::format(
@@ -197,7 +199,7 @@ absl::Status Migrator::TryConcurrently(const Migration& migration, bool up) {
   RETURN_IF_ERROR(Lock(connection_, kSessionLock, schema_));
   const auto work = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const Result done,
-                     connection_.Execute(In(schema_, kIsApplied), migration.version));
+                     connection_.Execute(In(schema_, kIsApplied), set_.name, migration.version));
     if (done.empty() != up) return absl::OkStatus();
     RETURN_IF_ERROR(connection_.Run(In(schema_, kSessionPath)));
     RETURN_IF_ERROR(connection_.Run("SET statement_timeout = 0"));
@@ -234,9 +236,10 @@ absl::StatusOr<std::vector<int>> Migrator::Down(int version) {
   return undone;
 }
 
-absl::Status CheckSchemaVersion(Connection& connection, const std::string& schema, int known,
-                                std::string_view migrate) {
-  const auto version = connection.Execute(In(schema, kVersion));
+absl::Status CheckSchemaVersion(Connection& connection, const std::string& schema,
+                                const MigrationSet& set, std::string_view migrate) {
+  const auto known = static_cast<int64_t>(set.steps.size());
+  const auto version = connection.Execute(In(schema, kVersion), set.name);
   const std::string sqlstate = SqlState(version.status());
   if (sqlstate == kUndefinedTable || sqlstate == kUndefinedSchema) {
     return FailedPrecondition("the schema '{}' is not there in database '{}'; run: {}", schema,
@@ -245,6 +248,10 @@ absl::Status CheckSchemaVersion(Connection& connection, const std::string& schem
   if (!version.ok()) return version.status();
   const int64_t at = (*version)[0].Int("at");
   const int64_t needed = (*version)[0].Int("needed");
+  if (at == 0 && known > 0) {
+    return FailedPrecondition("the schema '{}' of database '{}' does not have the set {}; run: {}",
+                              schema, connection.database(), set.name, migrate);
+  }
   if (at < known) {
     return FailedPrecondition(
         "the schema '{}' is at migration {} and this program needs {}; run: {}", schema, at, known,

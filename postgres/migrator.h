@@ -35,6 +35,13 @@ struct MigrationFile {
 // Pairs the files up. Fails on a gap, a double, or a step without its way down.
 absl::StatusOr<std::vector<Migration>> ParseMigrations(const std::vector<MigrationFile>& files);
 
+// The steps that belong together, under the name that `lockstepctl migrate --set` knows. Several
+// sets may share a schema; each has its own numbers.
+struct MigrationSet {
+  std::string name;
+  std::vector<Migration> steps;
+};
+
 // How a migration waits for what others hold. Whoever waits for a table's strongest lock has
 // everybody who comes later wait behind him: so not for long, and others go before the next try.
 struct LockWait {
@@ -43,8 +50,9 @@ struct LockWait {
   int tries = 100;
 };
 
-// Brings one schema to a version. What has been applied is recorded, with a checksum, in the
-// schema's own table `schema_migrations`, so two services in one database keep apart. The steps
+// Brings one set in one schema to a version. What has been applied is recorded, by set and with a
+// checksum, in the schema's own table `schema_migrations`, so two services in one database keep
+// apart. The steps
 // run with the schema alone on the search path: their tables are named without it. Each
 // step is a transaction, under an advisory lock: any number of migrators may start at once. A step
 // whose first line is `-- concurrently` is run outside of one, after its way down, which removes
@@ -52,8 +60,7 @@ struct LockWait {
 // they need: no statement timeout.
 class Migrator {
  public:
-  Migrator(Connection& connection, std::string schema, std::vector<Migration> migrations,
-           LockWait wait = {});
+  Migrator(Connection& connection, std::string schema, MigrationSet set, LockWait wait = {});
 
   struct State {
     Migration migration;
@@ -80,14 +87,14 @@ class Migrator {
 
   Connection& connection_;
   std::string schema_;
-  std::vector<Migration> migrations_;
+  MigrationSet set_;
   LockWait wait_;
 };
 
-// For a program that knows the first `known` steps: OK if the schema has them all, and no
-// incompatible one beyond them. So a schema is brought up first, and programs of both versions work
+// For a program that knows the steps of `known`: OK if the schema has them all, and no incompatible
+// one of that set beyond them. So a schema is brought up first, and programs of both versions work
 // with it until the old ones are gone. `migrate` is the command that brings it up.
-absl::Status CheckSchemaVersion(Connection& connection, const std::string& schema, int known,
-                                std::string_view migrate);
+absl::Status CheckSchemaVersion(Connection& connection, const std::string& schema,
+                                const MigrationSet& known, std::string_view migrate);
 
 }  // namespace lockstep::postgres

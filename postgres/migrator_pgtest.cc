@@ -17,11 +17,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::vector<Migration> TwoSteps() {
-  return *ParseMigrations({{"state/001_a.up.sql", "CREATE TABLE a (x int)"},
-                           {"state/001_a.down.sql", "DROP TABLE a"},
-                           {"state/002_b.up.sql", "CREATE TABLE b (x int); CREATE TABLE c (y int)"},
-                           {"state/002_b.down.sql", "DROP TABLE b; DROP TABLE c"}});
+MigrationSet TwoSteps() {
+  return {"test", *ParseMigrations(
+                      {{"state/001_a.up.sql", "CREATE TABLE a (x int)"},
+                       {"state/001_a.down.sql", "DROP TABLE a"},
+                       {"state/002_b.up.sql", "CREATE TABLE b (x int); CREATE TABLE c (y int)"},
+                       {"state/002_b.down.sql", "DROP TABLE b; DROP TABLE c"}})};
 }
 
 TEST(ParseMigrations, RefusesGapsAndMissingWaysDown) {
@@ -45,8 +46,8 @@ TEST(Migrator, GoesUpDownAndUpAgain) {
 TEST(Migrator, LeavesNothingOfAFailedStep) {
   testing::TestDatabase db;
   auto connection = db.Connect();
-  auto steps = TwoSteps();
-  steps[1].up = "CREATE TABLE b (x int); SELECT 1/0";
+  MigrationSet steps = TwoSteps();
+  steps.steps[1].up = "CREATE TABLE b (x int); SELECT 1/0";
   Migrator migrator(*connection, "s", steps);
   EXPECT_THAT(std::string(MessageOf(migrator.Up().status())), HasSubstr("002_b"));
   EXPECT_EQ(db.QueryInt("SELECT count(*) FROM s.schema_migrations"), 1);
@@ -57,10 +58,30 @@ TEST(Migrator, RefusesAStepThatChangedAfterwards) {
   testing::TestDatabase db;
   auto connection = db.Connect();
   ASSERT_TRUE(Migrator(*connection, "s", TwoSteps()).Up().ok());
-  auto steps = TwoSteps();
-  steps[0].up += " -- edited";
+  MigrationSet steps = TwoSteps();
+  steps.steps[0].up += " -- edited";
   EXPECT_THAT(std::string(MessageOf(Migrator(*connection, "s", steps).Up().status())),
               HasSubstr("migration 1"));
+}
+
+// Each set goes its own way, in whatever order they come.
+TEST(Migrator, KeepsTheSetsOfASchemaApart) {
+  testing::TestDatabase db;
+  auto connection = db.Connect();
+  const MigrationSet other{"other", *ParseMigrations({{"001_d.up.sql", "CREATE TABLE d (x int)"},
+                                                      {"001_d.down.sql", "DROP TABLE d"}})};
+  const auto check = [&](const MigrationSet& set) {
+    return std::string(MessageOf(CheckSchemaVersion(*connection, "s", set, "migrate it")));
+  };
+  EXPECT_THAT(*Migrator(*connection, "s", TwoSteps()).Up(), ElementsAre(1, 2));
+  EXPECT_THAT(check(other), AllOf(HasSubstr("does not have the set other"), HasSubstr("migrate")));
+  EXPECT_THAT(*Migrator(*connection, "s", other).Up(), ElementsAre(1));
+  EXPECT_EQ(check(other), "");
+  EXPECT_EQ(Migrator(*connection, "s", other).Status()->size(), 1u);
+  EXPECT_THAT(*Migrator(*connection, "s", TwoSteps()).Down(0), ElementsAre(2, 1));
+  EXPECT_THAT(*Migrator(*connection, "s", other).Up(), IsEmpty()) << "it is still there";
+  EXPECT_EQ(db.QueryInt("SELECT count(*) FROM s.d"), 0);
+  EXPECT_THAT(*Migrator(*connection, "s", other).Down(0), ElementsAre(1));
 }
 
 // A dump, or a forgotten transaction, reads a table that a migration wants for itself.
@@ -103,8 +124,8 @@ TEST(Migrator, SaysSoWhenALockIsNeverLetGo) {
 
 TEST(Migrator, AStepTakesAsLongAsItNeeds) {
   testing::TestDatabase db;
-  auto steps = TwoSteps();
-  steps[1].up += "; SELECT pg_sleep(0.5)";
+  MigrationSet steps = TwoSteps();
+  steps.steps[1].up += "; SELECT pg_sleep(0.5)";
   auto connection = Connection::Open({.url = db.url(), .statement_timeout = Millis(200)});
   ASSERT_TRUE(connection.ok());
   EXPECT_TRUE(Migrator(**connection, "s", steps).Up().ok());
@@ -112,11 +133,11 @@ TEST(Migrator, AStepTakesAsLongAsItNeeds) {
 
 TEST(Migrator, AStepBesideWritersTakesAsLongAsItNeeds) {
   testing::TestDatabase db;
-  auto steps = TwoSteps();
-  steps.push_back({.version = 3,
-                   .name = "slow",
-                   .up = "-- concurrently\nSELECT pg_sleep(0.5)",
-                   .down = "SELECT 1"});
+  MigrationSet steps = TwoSteps();
+  steps.steps.push_back({.version = 3,
+                         .name = "slow",
+                         .up = "-- concurrently\nSELECT pg_sleep(0.5)",
+                         .down = "SELECT 1"});
   auto connection = Connection::Open({.url = db.url(), .statement_timeout = Millis(200)});
   ASSERT_TRUE(connection.ok());
   const auto applied = Migrator(**connection, "s", steps).Up();
@@ -126,13 +147,13 @@ TEST(Migrator, AStepBesideWritersTakesAsLongAsItNeeds) {
 TEST(Migrator, MakesAnIndexBesideWritersAndAfterAFailedTry) {
   testing::TestDatabase db;
   auto connection = db.Connect();
-  auto steps = TwoSteps();
+  MigrationSet steps = TwoSteps();
   ASSERT_TRUE(Migrator(*connection, "s", steps).Up().ok());
   db.Run("INSERT INTO s.a VALUES (1), (1)");
-  steps.push_back({.version = 3,
-                   .name = "index",
-                   .up = "-- concurrently\nCREATE UNIQUE INDEX CONCURRENTLY a_x ON a (x)",
-                   .down = "DROP INDEX CONCURRENTLY IF EXISTS a_x"});
+  steps.steps.push_back({.version = 3,
+                         .name = "index",
+                         .up = "-- concurrently\nCREATE UNIQUE INDEX CONCURRENTLY a_x ON a (x)",
+                         .down = "DROP INDEX CONCURRENTLY IF EXISTS a_x"});
   Migrator migrator(*connection, "s", steps);
   EXPECT_THAT(std::string(MessageOf(migrator.Up().status())), HasSubstr("003_index"));
   EXPECT_EQ(db.QueryInt("SELECT count(*) FROM pg_index WHERE indexrelid = 's.a_x'::regclass AND "
@@ -151,12 +172,12 @@ TEST(Migrator, MakesAnIndexBesideWritersAndAfterAFailedTry) {
 TEST(Migrator, ItsSessionLockEndsWithASilentSession) {
   testing::TestDatabase db;
   auto connection = db.Connect();
-  auto steps = TwoSteps();
-  steps.push_back({.version = 3,
-                   .name = "limit",
-                   .up = "-- concurrently\nCREATE TABLE seen AS SELECT "
-                         "current_setting('idle_session_timeout') AS silence",
-                   .down = "DROP TABLE IF EXISTS seen"});
+  MigrationSet steps = TwoSteps();
+  steps.steps.push_back({.version = 3,
+                         .name = "limit",
+                         .up = "-- concurrently\nCREATE TABLE seen AS SELECT "
+                               "current_setting('idle_session_timeout') AS silence",
+                         .down = "DROP TABLE IF EXISTS seen"});
   ASSERT_TRUE(Migrator(*connection, "s", steps).Up().ok());
   EXPECT_EQ(db.Query("SELECT silence FROM s.seen").Text(0, 0), "5min");
   EXPECT_EQ(connection->Execute("SHOW idle_session_timeout")->Text(0, 0), "0");
@@ -167,18 +188,19 @@ TEST(SchemaVersion, OldProgramsWorkWithANewerSchemaUnlessItIsMarked) {
   testing::TestDatabase db;
   auto connection = db.Connect();
   const auto check = [&](int known) {
-    return std::string(MessageOf(CheckSchemaVersion(*connection, "s", known, "migrate it")));
+    MigrationSet set{"test", std::vector<Migration>(known)};
+    return std::string(MessageOf(CheckSchemaVersion(*connection, "s", set, "migrate it")));
   };
   EXPECT_THAT(check(1), AllOf(HasSubstr("is not there"), HasSubstr("migrate it")));
-  auto steps = TwoSteps();
+  MigrationSet steps = TwoSteps();
   ASSERT_TRUE(Migrator(*connection, "s", steps).Up().ok());
   EXPECT_EQ(check(2), "");
   EXPECT_EQ(check(1), "") << "an old program";
   EXPECT_THAT(check(3), AllOf(HasSubstr("is at migration 2"), HasSubstr("needs 3")));
-  steps.push_back({.version = 3,
-                   .name = "rename",
-                   .up = "-- incompatible: x is y\nALTER TABLE a RENAME x TO y",
-                   .down = "ALTER TABLE a RENAME y TO x"});
+  steps.steps.push_back({.version = 3,
+                         .name = "rename",
+                         .up = "-- incompatible: x is y\nALTER TABLE a RENAME x TO y",
+                         .down = "ALTER TABLE a RENAME y TO x"});
   ASSERT_TRUE(Migrator(*connection, "s", steps).Up().ok());
   EXPECT_THAT(check(2), HasSubstr("since migration 3 this program"));
   EXPECT_EQ(check(3), "");

@@ -20,7 +20,7 @@ struct Class {
 constexpr Class kClasses[] = {
     {"transient", absl::StatusCode::kUnavailable, "08 40 53 55 57 58"},
     {"in doubt", absl::StatusCode::kUnknown, ""},
-    {"data", absl::StatusCode::kInvalidArgument, "21 22 23 44 54 P0 XX"},
+    {"data", absl::StatusCode::kInvalidArgument, "21 22 23 44 54 LS P0 XX"},
     {"configuration", absl::StatusCode::kFailedPrecondition, ""},
 };
 static_assert(std::size(kClasses) == static_cast<size_t>(ErrorClass::kConfiguration) + 1);

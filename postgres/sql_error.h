@@ -12,7 +12,7 @@ namespace lockstep::postgres {
 enum class ErrorClass {
   kTransient,      // 08, 25006, 40, 53, 55, 57, 58: the same again may succeed
   kInDoubt,        // the connection was lost during COMMIT: it may have happened
-  kData,           // 21, 22, 23, 44, 54, P0, XX: these values will never be taken
+  kData,           // 21, 22, 23, 44, 54, LS, P0, XX: these values will never be taken
   kConfiguration,  // everything else, 42 above all: missing table, column, right
 };
 

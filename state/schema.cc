@@ -16,7 +16,7 @@ std::string Schema::Sql(std::string_view text) const {
 
 absl::Status Schema::Check(postgres::Connection& connection) const {
   return postgres::CheckSchemaVersion(
-      connection, name_, static_cast<int>(sql::StateMigrations().size()),
+      connection, name_, sql::StateMigrations(),
       fmt::format("lockstepctl migrate up --set state --schema {}", name_));
 }
 

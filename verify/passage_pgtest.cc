@@ -7,6 +7,7 @@
 #include "projections/testing/test_group.h"
 #include "publisher/backfill/snapshot_message.h"
 #include "sql/migrations.h"
+#include "tests/support/outbox_status.h"
 #include "tests/support/test_database.h"
 #include "verify/passage.h"
 #include "verify/repair_arrival.h"
@@ -39,6 +40,7 @@ class PassageTest : public ::testing::Test {
     source_.Run(
         "SELECT lockstep.create_outbox('shop.outbox');"
         "CREATE TABLE shop.items (id text PRIMARY KEY, version int)");
+    source_.Run(testing::StatusCanBeWritten("shop.outbox"));
     // A runner that works and has had nothing in hand for minutes to come.
     replica_.Run(
         "INSERT INTO lockstep_state.consumer_groups (group_name) VALUES ('feed');"
@@ -70,7 +72,7 @@ class PassageTest : public ::testing::Test {
         "SELECT lockstep.enqueue('shop.outbox', 'shop.events', '{}', '{}', 'Saved', 1, '')", type,
         id));
   }
-  void Publish() { source_.Run("UPDATE shop.outbox SET published_at = now()"); }
+  void Publish() { source_.Run("UPDATE shop.outbox_status SET published_at = now()"); }
   // The group has the newest event, or that one.
   void Receive(const std::string& event) {
     replica_.Run(fmt::format(
@@ -101,7 +103,7 @@ TEST_F(PassageTest, WhatIsNotPublishedIsWaitedFor) {
   Enqueue("item", "a");
   EXPECT_THAT(Await(), HasSubstr("1 rows of shop.outbox have not been published within 300ms"));
   EXPECT_EQ(waited_for_, "waiting until 1 rows of shop.outbox are published");
-  source_.Run("UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity'");
+  source_.Run("UPDATE shop.outbox_status SET dead_at = now(), available_at = 'infinity'");
   EXPECT_EQ(Await(), "");
 }
 

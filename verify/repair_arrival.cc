@@ -19,7 +19,7 @@ constexpr size_t kRowsAtOnce = 1'000;
 absl::StatusOr<std::map<publisher::KeyTexts, publisher::SourceRow>> RepairArrival::Read(
     const std::vector<publisher::KeyTexts>& keys) const {
   std::map<publisher::KeyTexts, publisher::SourceRow> rows;
-  for (size_t i = 0; i < keys.size(); i += kRowsAtOnce) {
+  for (size_t i = 0; i < keys.size();) {
     const std::vector<publisher::KeyTexts> page(
         keys.begin() + static_cast<std::ptrdiff_t>(i),
         keys.begin() + static_cast<std::ptrdiff_t>(std::min(i + kRowsAtOnce, keys.size())));
@@ -29,6 +29,7 @@ absl::StatusOr<std::map<publisher::KeyTexts, publisher::SourceRow>> RepairArriva
       const publisher::KeyTexts& asked = page[static_cast<size_t>(row.n) - 1];
       rows.emplace(asked, std::move(row));
     }
+    i += found.keys;
   }
   return rows;
 }

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "web/note.h"
+#include "web/saga_notes.h"
 
 namespace lockstep::web {
 namespace {
@@ -18,27 +22,9 @@ constexpr char kWhereVersionsAre[] =
     " They follow by themselves when it arrives. Where is it? Ask the source's database: "
     "lockstepctl outbox pending, and outbox dead, with --key; or lockstepctl trace.";
 
-// A command, and what somebody would type it for.
-struct Step {
-  std::string what;
-  std::string command;
-};
-
-int64_t IntOf(const json& part, const char* name, int64_t otherwise = 0) {
-  const auto found = part.find(name);
-  return found != part.end() && found->is_number() ? found->get<int64_t>() : otherwise;
-}
-
-std::string TextOf(const json& part, const char* name) {
-  const auto found = part.find(name);
-  return found != part.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-const json& PartOf(const json& part, const char* name) {
-  static const json kNone = json::array();
-  const auto found = part.find(name);
-  return found == part.end() || found->is_null() ? kNone : *found;
-}
+constexpr char kSessions[] =
+    "SELECT pid, wait_event_type, wait_event, pg_blocking_pids(pid) AS waits_for, left(query, 60) "
+    "AS query FROM pg_stat_activity WHERE application_name LIKE 'lockstep%'";
 
 std::string Age(int64_t ms) {
   if (ms < 1'000) return fmt::format("{} ms", ms);
@@ -46,22 +32,6 @@ std::string Age(int64_t ms) {
   if (ms < 3'600'000) return fmt::format("{} min {} s", ms / 60'000, ms / 1'000 % 60);
   return fmt::format("{} h {} min", ms / 3'600'000, ms / 60'000 % 60);
 }
-
-// Other people's error texts come with or without a full stop.
-std::string Sentence(std::string text) {
-  if (!text.empty() && text.back() != '.' && text.back() != '?' && text.back() != '!') text += '.';
-  return text;
-}
-
-// In quotes, those within replaced by `inner`.
-std::string Enclosed(const std::string& text, char quote, std::string_view inner) {
-  std::string enclosed(1, quote);
-  for (const char c : text) c == quote ? enclosed += inner : enclosed += c;
-  return enclosed + quote;
-}
-
-// For a shell: keys may hold anything.
-std::string Quoted(const std::string& text) { return Enclosed(text, '\'', "'\\''"); }
 
 class Notes {
  public:
@@ -76,6 +46,8 @@ class Notes {
     Database();
     for (const json& group : PartOf(document_, "groups")) Group(group);
     for (const json& outbox : PartOf(document_, "outboxes")) Outbox(outbox);
+    OtherReasons();
+    for (json& note : SagaNotes(document_, ctl_)) notes_.push_back(std::move(note));
     std::stable_partition(notes_.begin(), notes_.end(),
                           [](const json& note) { return note["severity"] == "bad"; });
     return notes_;
@@ -84,13 +56,7 @@ class Notes {
  private:
   void Add(const char* severity, std::string title, std::string detail,
            const std::vector<Step>& steps) {
-    json commands = json::array();
-    for (const Step& step : steps)
-      commands.push_back({{"what", step.what}, {"command", step.command}});
-    notes_.push_back({{"severity", severity},
-                      {"title", std::move(title)},
-                      {"detail", std::move(detail)},
-                      {"commands", std::move(commands)}});
+    notes_.push_back(Note(severity, std::move(title), std::move(detail), steps));
   }
 
   // For a command of lockstepctl: without a file it has to be told the schema.
@@ -104,22 +70,98 @@ class Notes {
     const bool runner = TextOf(document_, "role") == "runner";
     Add("bad", "The database is out of reach",
         fmt::format("{} {}", Sentence(TextOf(database_, "error")),
-                    runner ? "Nothing is applied and nothing is acked meanwhile, so nothing is "
-                             "lost; it goes on by itself when the database is back."
-                           : "Nothing is claimed meanwhile; rows wait in their outbox and "
-                             "leave by themselves when the database is back."),
+                    TextOf(document_, "role") == "orchestrator"
+                        ? "No step is begun meanwhile; what is under way is saved or taken over, "
+                          "and sagas go on by themselves when the database is back."
+                    : runner ? "Nothing is applied and nothing is acked meanwhile, so nothing is "
+                               "lost; it goes on by itself when the database is back."
+                             : "Nothing is claimed meanwhile; rows wait in their outbox and "
+                               "leave by themselves when the database is back."),
         {{"See whether it is back", Psql("SELECT 1")}});
+  }
+
+  // Whatever turns readiness off is told: this for what no other note has told of.
+  void OtherReasons() {
+    for (const json& reason : PartOf(document_, "reasons")) {
+      if (!reason.is_string() || told_.contains(reason.get<std::string>())) continue;
+      if (!reachable_ && TextOf(document_, "role") != "runner") continue;  // that is why
+      Add("bad", fmt::format("This {} is not ready", TextOf(document_, "role")),
+          fmt::format("{} Nothing is lost by it; it goes on when that is mended.",
+                      Sentence(reason.get<std::string>())),
+          {{"See whether its database answers", Psql("SELECT 1")}});
+    }
+  }
+
+  // What is in the way of a group: each reason with its note, or told by one that is there anyway.
+  void InTheWay(const json& group, const std::string& name) {
+    for (const json& found : PartOf(group, "not_ready")) {
+      const std::string what = TextOf(found, "what");
+      const std::string text = TextOf(found, "text");
+      if (what == "halted" || (what == "lane" && TellsOfLanes(group)) ||
+          (!reachable_ && what != "stream")) {
+        told_.insert(text);  // by its state, by its lanes, or by the database
+        continue;
+      }
+      std::string title;
+      const char* severity = "bad";
+      const char* more = " It goes on by itself.";
+      std::vector<Step> steps = {ShowLag()};
+      if (what == "stream") {
+        title = fmt::format("Group {} has no stream from Pub/Sub", name);
+        more =
+            " Nothing comes meanwhile; what is published waits in the subscription, and the stream "
+            "opens again by itself. Is Pub/Sub reached from here, is the subscription there, has "
+            "this role roles/pubsub.subscriber on it? lockstepctl provision, with the file that "
+            "lists your topics, makes what is missing and says which rights are.";
+      } else if (what == "waiting") {
+        title = fmt::format("Group {} is waiting", name);
+        more = " It tries again all the time and goes on by itself.";
+      } else if (what == "starting") {
+        title = fmt::format("Group {} is starting", name);
+        severity = "info";
+      } else if (what == "stopped") {
+        title = fmt::format("Group {} has stopped", name);
+        severity = "info";
+        more = " This process is about to end.";
+      } else if (what == "database") {
+        title = fmt::format("Group {} has lost its database", name);
+        more = " Nothing is acked meanwhile, so nothing is lost; it goes on by itself.";
+        steps = {{"See whether it answers", Psql("SELECT 1")}};
+      } else if (what == "loop") {
+        title = fmt::format("The loop of group {} stands still", name);
+        more = " It talks to the database once a round: a server that hangs holds it.";
+        steps = {{"See what its sessions wait for", Psql(kSessions)}};
+      } else {
+        continue;  // OtherReasons
+      }
+      told_.insert(text);
+      Add(severity, std::move(title), Sentence(text) + more, steps);
+    }
+  }
+
+  static bool TellsOfLanes(const json& group) {
+    return std::ranges::any_of(PartOf(group, "lanes"), [](const json& lane) {
+      return TextOf(lane, "state") == "stuck" || !TextOf(lane, "outage").empty();
+    });
   }
 
   void Group(const json& group) {
     const std::string name = TextOf(group, "name");
     const std::string state = TextOf(group, "state");
+    InTheWay(group, name);
     if (state == "halted") {
       Add("bad", fmt::format("Group {} has halted", name),
           fmt::format("{} Nothing is lost: what has not been applied comes again.",
                       Sentence(TextOf(group, "detail"))),
           {{"Compare what the projection wants with the tables", ProjectionCheck(group)},
            ListLetters(name, "See what could not be applied")});
+    }
+    if (state == "paused") {
+      Add("warning", fmt::format("Group {} is paused", name),
+          fmt::format("{} Nothing is applied and no handler is called; what comes waits in its "
+                      "subscription.",
+                      Sentence(TextOf(group, "detail"))),
+          {{"Let it go on", fmt::format("{} group resume {}{}", ctl_, Quoted(name), InSchema())}});
     }
     Lanes(group, name);
     ParkedKeys(group, name);
@@ -225,7 +267,12 @@ class Notes {
   void Lanes(const json& group, const std::string& name) {
     if (!reachable_) return;  // that is why
     std::string locked;       // all lanes wait for the same: told once
+    std::string outage;
     for (const json& lane : PartOf(group, "lanes")) {
+      if (const std::string answer = TextOf(lane, "outage"); !answer.empty()) {
+        outage = answer;
+        continue;
+      }
       if (const std::string waits_for = TextOf(lane, "waits_for"); !waits_for.empty()) {
         locked = waits_for;
         continue;
@@ -238,12 +285,16 @@ class Notes {
                       IntOf(lane, "queued"), Age(IntOf(lane, "oldest_ms")),
                       error.empty() ? "" : fmt::format(" Last error: {}", Sentence(error))),
           {{"See whom it waits for; pg_terminate_backend(pid) ends the one in the way",
-            fmt::format("psql {} -c \"SELECT pid, wait_event_type, wait_event, "
-                        "pg_blocking_pids(pid) AS waits_for, left(query, 60) AS query FROM "
-                        "pg_stat_activity WHERE application_name LIKE 'lockstep%'\"",
-                        Quoted(TextOf(database_, "address")))}});
+            Psql(kSessions)}});
     }
     if (!locked.empty()) LockedTable(name, locked);
+    if (outage.empty()) return;
+    Add("bad", fmt::format("A handler of group {} does not accept events", name),
+        fmt::format("{} No event is blamed for it and nothing is lost; it is called again until it "
+                    "does. What comes meanwhile waits.",
+                    Sentence(outage)),
+        {{"Let the group rest while the handler is mended",
+          fmt::format("{} group pause {}{} --reason 'why'", ctl_, Quoted(name), InSchema())}});
   }
 
   void LockedTable(const std::string& group, const std::string& waits_for) {
@@ -378,6 +429,7 @@ class Notes {
   const std::string schema_;  // for lockstepctl, where no file says it
   const std::string ctl_;
   json notes_ = json::array();
+  std::set<std::string> told_;  // of the reasons why this process is not ready
 };
 
 }  // namespace

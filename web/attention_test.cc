@@ -135,6 +135,20 @@ TEST(Attention, NamesTheParkedKeyItsReasonAndWhatToType) {
             "it is not needed'");
 }
 
+TEST(Attention, TellsOfAPauseAndOfAHandlerThatIsOut) {
+  json document = Runner();
+  json& group = document["groups"][0];
+  group["state"] = "paused";
+  group["detail"] = "paused by ada: the shop moves";
+  group["lanes"] = {{{"lane", 2}, {"state", "stuck"}, {"outage", "handler hook: answered 503"}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 2U) << notes.dump(1);
+  EXPECT_EQ(notes[0]["title"], "A handler of group feed does not accept events");
+  EXPECT_NE(notes[0]["detail"].get<std::string>().find("answered 503"), std::string::npos);
+  EXPECT_EQ(notes[1]["title"], "Group feed is paused");
+  EXPECT_EQ(notes[1]["commands"][0]["command"], "lockstepctl --config r.yaml group resume 'feed'");
+}
+
 TEST(Attention, EveryCommandSaysWhatItIsFor) {
   json document = Runner();
   json& group = document["groups"][0];
@@ -197,6 +211,19 @@ TEST(Attention, DoesNotBlameALaneForADeadDatabase) {
   document["groups"][0]["lanes"] = {{{"lane", 2}, {"state", "stuck"}, {"queued", 7}}};
   document["database"] = {{"reachable", false}, {"error", "gone"}};
   EXPECT_THAT(Titles(document), ElementsAre("The database is out of reach"));
+}
+
+TEST(Attention, AReasonThatNoOtherNoteTellsOfIsToldAsItIs) {
+  json document = {{"role", "publisher"},
+                   {"database", {{"reachable", true}, {"address", "postgresql://u@h/d"}}},
+                   {"reasons", {"a.o: its loop has stood still for 31s"}}};
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U) << notes.dump(1);
+  EXPECT_EQ(notes[0]["severity"], "bad");
+  EXPECT_EQ(notes[0]["title"], "This publisher is not ready");
+  EXPECT_THAT(notes[0]["detail"].get<std::string>(), HasSubstr("a.o: its loop has stood still"));
+  document["database"] = {{"reachable", false}, {"error", "connection refused"}};
+  EXPECT_THAT(Titles(document), ElementsAre("The database is out of reach")) << "told once";
 }
 
 TEST(Attention, QuotesForTheShell) {

@@ -10,6 +10,7 @@
 #include "postgres/migrator.h"
 #include "runner/testing/binary_world.h"
 #include "sql/migrations.h"
+#include "tests/support/outbox_status.h"
 
 namespace lockstep::ctl {
 
@@ -23,19 +24,25 @@ class SourceWorld : public ::testing::Test {
     const auto connection = world_.database.Connect();
     ASSERT_TRUE(postgres::Migrator(*connection, "lockstep", sql::OutboxMigrations()).Up().ok());
     world_.database.Run("SELECT lockstep.create_outbox('shop.outbox')");
+    world_.database.Run(testing::StatusCanBeWritten("shop.outbox"));
     runner_ = world_.Runner();
   }
   // A row as the publisher leaves it, and the event's id. `published`: an expression, or NULL.
   std::string Enqueue(const std::string& item, int64_t version,
                       const std::string& published = "clock_timestamp()") {
     const std::string id = Uuid(++events_);
-    world_.database.Run(
-        fmt::format("INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, "
-                    "event_type, version, "
-                    "payload, content_type, published_at) VALUES ('{}', 'shop.item', 'item', '{}', "
-                    "'ItemChanged', "
-                    "{}, '{{\"id\":\"{}\",\"a\":\"x\"}}', 'application/json', {})",
-                    id, item, version, item, published));
+    world_.database.Run(fmt::format(
+        // Also one whose version an outbox would refuse: it came to the bus by another way.
+        "SET session_replication_role = replica;"
+        "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, "
+        "version, payload, content_type) VALUES ('{0}', 'shop.item', 'item', '{1}', 'ItemChanged', "
+        "{2}, '{{\"id\":\"{1}\",\"a\":\"x\"}}', 'application/json');"
+        "RESET session_replication_role;"
+        "INSERT INTO shop.outbox_pending (sequence, aggregate_hash, version) SELECT sequence, "
+        "lockstep.aggregate_hash(aggregate_id, aggregate_type, tenant_id), version FROM "
+        "shop.outbox WHERE event_id = '{0}';"
+        "UPDATE shop.outbox_status SET published_at = {3} WHERE event_id = '{0}'",
+        id, item, version, published));
     return id;
   }
   std::string Publish(const std::string& item, int64_t version, const std::string& data = "") {

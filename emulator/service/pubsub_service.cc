@@ -67,6 +67,26 @@ struct Answer : grpc::ServerUnaryReactor {
   Subscription::Wakes wakes;
 };
 
+// The messages of a Publish and their attributes are thousands of small objects: an arena takes
+// and frees them together.
+class PublishMemory : public grpc::MessageAllocator<pb::PublishRequest, pb::PublishResponse> {
+ public:
+  using Holder = grpc::MessageHolder<pb::PublishRequest, pb::PublishResponse>;
+  Holder* AllocateMessages() override { return new InArena; }
+
+ private:
+  struct InArena : Holder {
+    InArena() {
+      set_request(google::protobuf::Arena::CreateMessage<pb::PublishRequest>(&arena));
+      set_response(&answer);
+    }
+    void Release() override { delete this; }
+
+    google::protobuf::Arena arena;
+    pb::PublishResponse answer;
+  };
+};
+
 // A table of the calls and what each leads to. They are registered as generated code does it, but
 // without a virtual function for each.
 class PubsubService : public grpc::Service {
@@ -105,8 +125,11 @@ class PubsubService : public grpc::Service {
       });
       return answer;
     };
-    MarkMethodCallback(Register(method, RpcMethod::NORMAL_RPC),
-                       new grpc::internal::CallbackUnaryHandler<Request, Response>(begin));
+    auto* handler = new grpc::internal::CallbackUnaryHandler<Request, Response>(begin);
+    if constexpr (std::is_same_v<Request, pb::PublishRequest>) {
+      handler->SetMessageAllocator(&publish_memory_);
+    }
+    MarkMethodCallback(Register(method, RpcMethod::NORMAL_RPC), handler);
   }
 
   template <typename Response>
@@ -214,6 +237,7 @@ class PubsubService : public grpc::Service {
   Faults* const faults_;
   Timekeeper* const timekeeper_;
   std::deque<std::string> paths_;
+  PublishMemory publish_memory_;
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ struct Options {
 };
 
 constexpr char kPublished[] =
-    "SELECT (SELECT count(*) FROM catalog.video_outbox WHERE published_at IS NOT NULL),"
+    "SELECT (SELECT count(*) FROM catalog.video_outbox_published),"
     " (SELECT count(*) FROM catalog.video)";
 constexpr char kApplied[] =
     "SELECT (SELECT count(*) FROM feed_state.inbox),"

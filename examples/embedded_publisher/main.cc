@@ -7,7 +7,8 @@
 //   psql "$LOCKSTEP_DATABASE" -f orders.sql
 //   embedded_publisher "$LOCKSTEP_DATABASE" [PROJECT]
 //
-// Without a project the service hears its own event, and no Pub/Sub is needed.
+// Without a project the topic goes to a route of the program's own (custom:mail), and no Pub/Sub is
+// needed.
 #include <cstdio>
 
 #include "postgres/connection.h"
@@ -41,13 +42,16 @@ absl::StatusOr<std::string> PlaceOrder(Connection& connection) {
   return event.aggregate_id;
 }
 
-// Places an order and waits until its event has gone to the bus.
+// Places an order and waits until its event has gone where `topics` says. `mail` is the route
+// custom:mail, or null.
 absl::Status Publish(const lockstep::publisher::PublisherConfig& config,
-                     lockstep::publisher::Dispatcher& bus) {
+                     lockstep::publisher::Dispatcher& bus,
+                     lockstep::publisher::Dispatcher* mail = nullptr) {
   auto connection = Connection::Open({.url = config.database});
   if (!connection.ok()) return connection.status();
   lockstep::MetricsRegistry metrics;
   lockstep::publisher::PublisherService publisher(config, bus, metrics);
+  if (mail != nullptr) publisher.AddRoute("mail", *mail);
   if (const absl::Status started = publisher.Start(); !started.ok()) return started;
   const auto order = PlaceOrder(**connection);
   if (!order.ok()) return order.status();
@@ -67,13 +71,15 @@ absl::Status Run(const std::string& database, const std::string& project) {
         lockstep::publisher::OpenPubsubDispatcher({{"pubsub.project", project}}, config);
     return bus.ok() ? Publish(config, **bus) : bus.status();
   }
-  lockstep::publisher::InProcessBus bus;
-  bus.Subscribe("shop.order.placed.v1", [](const lockstep::publisher::Event& event) {
+  config.topics["shop.order.placed.v1"] = "custom:mail";  // or {"custom:mail", "https://…"}
+  lockstep::publisher::InProcessBus mail;
+  mail.Subscribe("shop.order.placed.v1", [](const lockstep::publisher::Event& event) {
     std::printf("heard %s of order %s\n", event.row.event_type.c_str(),
                 event.row.aggregate_id.c_str());
     return absl::OkStatus();
   });
-  return Publish(config, bus);
+  lockstep::publisher::NoBus none;
+  return Publish(config, none, &mail);
 }
 
 }  // namespace

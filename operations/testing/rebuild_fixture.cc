@@ -109,6 +109,15 @@ void RebuildWorld::Send(std::vector<pubsub::Message> messages) {
   PublishAndWait(*publisher_, kTopic, std::move(messages));
 }
 
+void RebuildWorld::Declare(const std::string& group_file) { std::ofstream(file_) << group_file; }
+
+void RebuildWorld::PretendRunner(const std::string& instance, const std::string& mapping) {
+  database.Run(
+      fmt::format("INSERT INTO feed_state.instances (group_name, instance, epoch, lanes, mapping) "
+                  "VALUES ('feed', '{}', 1, 1, '{}')",
+                  instance, mapping));
+}
+
 bool RebuildWorld::Await(const std::string& sql, int64_t wanted) {
   const auto deadline = Clock::System().Steady() + std::chrono::seconds(30);
   while (database.QueryInt(sql) != wanted) {
@@ -196,9 +205,11 @@ RebuildWorld::Driver RebuildWorld::NewDriver(const RebuildStep& at) {
                      .file = file_,
                      .backfills = backfills,
                      .source = driver.source.get(),
+                     .ignored_columns = ignored_columns,
                      .poll = Millis(20),
                      .quiet = Millis(300),
                      .patience = Millis(10'000),
+                     .restarts = restarts,
                      .at = at},
       *driver.connection,
       Rebuild::Listener{.progress = [](int64_t, int64_t) {},

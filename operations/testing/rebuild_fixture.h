@@ -26,7 +26,12 @@ class RebuildWorld {
 
   void StartRunner(const std::string& instance);
   void StopRunners() { groups_.clear(); }
+  runner::GroupStatus RunnerStatus() const { return groups_.back()->status(); }
   void Publish(int rounds);  // so many more versions of every key
+  // What runners and drivers from now on are declared with.
+  void Declare(const std::string& group_file);
+  // A runner that says it has another mapping, and writes nothing.
+  void PretendRunner(const std::string& instance, const std::string& mapping);
   void Send(std::vector<pubsub::Message> messages);
   bool Settle();  // until every key has its newest version, each event counted once
 
@@ -57,6 +62,8 @@ class RebuildWorld {
   emulator::Server server;
   std::unique_ptr<pubsub::Transport> transport;
   runner::GroupOptions options;
+  std::vector<std::string> ignored_columns;
+  Millis restarts{90'000};  // of drivers that are made from now on
   std::vector<std::string> notes;
   // Of drivers that are made from now on.
   std::vector<publisher::Declaration> backfills;

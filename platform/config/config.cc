@@ -9,6 +9,7 @@
 #include "platform/config/config_tree.h"
 #include "platform/config/database_address.h"
 #include "platform/config/yaml.h"
+#include "platform/shown_address.h"
 #include "platform/status.h"
 #include "platform/text.h"
 
@@ -42,12 +43,24 @@ absl::StatusOr<std::vector<std::string>> ParseList(const std::string& text) {
   return SplitList(text, ',');
 }
 
-absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const std::string& text) {
-  std::map<std::string, std::string> pairs;
+using Lists = std::map<std::string, std::vector<std::string>>;
+
+absl::StatusOr<Lists> ParseLists(const std::string& text) {
+  Lists lists;
   for (const std::string& part : SplitList(text, ',')) {
     const size_t equals = part.find('=');
     if (equals == std::string::npos) return InvalidArgument("'{}' is not name=value", part);
-    pairs[part.substr(0, equals)] = part.substr(equals + 1);
+    lists[part.substr(0, equals)].push_back(part.substr(equals + 1));
+  }
+  return lists;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const std::string& text) {
+  ASSIGN_OR_RETURN(const Lists lists, ParseLists(text));
+  std::map<std::string, std::string> pairs;
+  for (const auto& [name, values] : lists) {
+    if (values.size() > 1) return InvalidArgument("'{}' has several values; it takes one", name);
+    pairs[name] = values.back();
   }
   return pairs;
 }
@@ -97,7 +110,7 @@ void ConfigSection::Scalar(std::string_view name, std::string_view help, std::st
     if (const absl::Status parsed = parse(text); !parsed.ok()) {
       state_->Complain(place, path, MessageOf(parsed));
     }
-    key.value = secret ? MaskPassword(text) : text;
+    key.value = secret ? MaskPassword(text) : ShownAddresses(text);
   };
   if (!state_->describing) {
     const YAML::Node child = Child(node_->yaml, std::string(name));
@@ -162,6 +175,20 @@ void ConfigSection::Key(std::string_view name, std::map<std::string, std::string
   Scalar(name, help, env, fmt::format("{}", fmt::join(pairs, ",")), Into(target, ParsePairs));
 }
 
+void ConfigSection::Key(std::string_view name, Lists* target, std::string_view help,
+                        std::string_view env) {
+  std::vector<std::string> pairs;
+  for (const auto& [key, values] : *target) {
+    for (const std::string& value : values) pairs.push_back(fmt::format("{}={}", key, value));
+  }
+  Scalar(name, help, env, fmt::format("{}", fmt::join(pairs, ",")), Into(target, ParseLists));
+}
+
+void ConfigSection::Fact(std::string_view name, std::string value) {
+  if (state_->describing) return;
+  state_->keys.push_back({.path = Join(path_, name), .value = std::move(value), .is_fact = true});
+}
+
 ConfigSection ConfigSection::Followed() const {
   ConfigSection same = *this;
   same.followed_ = true;
@@ -224,7 +251,9 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
     each(item);
     if (!child->yaml.IsMap()) continue;
     std::set<std::string> known;
-    for (size_t k = first; k < state_->keys.size(); ++k) known.insert(state_->keys[k].path);
+    for (size_t k = first; k < state_->keys.size(); ++k) {
+      if (!state_->keys[k].is_fact) known.insert(state_->keys[k].path);
+    }
     config_internal::CheckUnknown(*state_, child->yaml, Join(path, label), known);
   }
 }
@@ -232,6 +261,16 @@ void ConfigSection::List(std::string_view name, std::string_view shorthand,
 void ConfigSection::Error(std::string_view message) {
   const std::string place = Place();
   state_->errors.push_back(fmt::format("{}{}{}", place, place.empty() ? "" : ": ", message));
+}
+
+void ConfigSection::ErrorAt(std::string_view name, const std::string& entry,
+                            std::string_view message) {
+  if (const auto setting = SetOutsideTheFile(*state_, Join(path_, name), {})) {
+    return state_->errors.push_back(fmt::format("{}: {}", setting->place, message));
+  }
+  const YAML::Node at = Child(Child(node_->yaml, std::string(name)), entry);
+  if (!at.IsDefined()) return Error(message);
+  state_->errors.push_back(fmt::format("{}: {}", PlaceOf(state_->sources.file, at), message));
 }
 
 std::string ConfigSection::Directory() const {
@@ -256,7 +295,9 @@ absl::Status Config::Read(const Sources& sources, const Bind& bind,
   bind(top);
 
   std::set<std::string> known;
-  for (const ConfigKey& key : state->keys) known.insert(key.path);
+  for (const ConfigKey& key : state->keys) {
+    if (!key.is_fact) known.insert(key.path);
+  }
   if (root->yaml.IsDefined() && root->yaml.IsMap()) {
     config_internal::CheckUnknown(*state, root->yaml, "", known);
   }

@@ -32,9 +32,10 @@ struct ConfigKey {
   std::string path;
   std::string env;            // its own environment name, or empty
   std::string default_value;  // as text
-  std::string value;          // after reading; masked if secret
+  std::string value;          // after reading; what may be secret in it is masked
   std::string help;
   bool followed = false;  // by a running process that reads the configuration again
+  bool is_fact = false;   // nobody sets it: what stands in a file that a key names
 };
 
 namespace config_internal {
@@ -59,6 +60,9 @@ class ConfigSection {
   // A YAML map of scalars; in the environment and as a flag, `a=b,c=d`.
   void Key(std::string_view name, std::map<std::string, std::string>* target, std::string_view help,
            std::string_view env = {});
+  // The same, where a name may have several values: a YAML list, or the name repeated.
+  void Key(std::string_view name, std::map<std::string, std::vector<std::string>>* target,
+           std::string_view help, std::string_view env = {});
   // "64MiB"
   void Bytes(std::string_view name, int64_t* target, std::string_view help,
              std::string_view env = {});
@@ -75,6 +79,9 @@ class ConfigSection {
   // configuration again (SIGHUP). A change of any other key needs a restart.
   ConfigSection Followed() const;
 
+  // What a file says that some key names, as a hash: no key, but a reload notices that it changed.
+  void Fact(std::string_view name, std::string value);
+
   // Keys of a nested map: `relay.…`.
   void Section(std::string_view name, const std::function<void(ConfigSection&)>& bind);
 
@@ -87,6 +94,8 @@ class ConfigSection {
 
   // Something is wrong that one key alone can't tell. Names the section's place in the file.
   void Error(std::string_view message);
+  // The same about one entry of a map.
+  void ErrorAt(std::string_view name, const std::string& entry, std::string_view message);
 
   // The file's folder: relative paths in a file are relative to it. Empty without a file.
   std::string Directory() const;

@@ -123,7 +123,9 @@ std::optional<int> CommandLine::Parse(int argc, char** argv, std::vector<ConfigK
   const absl::Status read = Config::Read(sources, bind, &keys);
   if (!read.ok()) return Mistake(*this, MessageOf(read));
   if (print_config) {
-    for (const ConfigKey& key : keys) fmt::print("{}: {}\n", key.path, key.value);
+    for (const ConfigKey& key : keys) {
+      if (!key.is_fact) fmt::print("{}: {}\n", key.path, key.value);
+    }
     return 0;
   }
   if (effective != nullptr) *effective = std::move(keys);

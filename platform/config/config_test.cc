@@ -227,12 +227,45 @@ TEST_F(ConfigTest, MasksThePasswordWhereItIsShown) {
   EXPECT_EQ(effective_[0].value, "postgresql://u:***@h/d");
 }
 
+TEST_F(ConfigTest, MasksTheQueriesOfAddressesWhereItIsShown) {
+  ASSERT_TRUE(Read("relay: {names: {a: 'https://h/in?token=geheim'}, tables: [{name: t}]}").ok());
+  EXPECT_EQ(options_.names["a"], "https://h/in?token=geheim");
+  for (const ConfigKey& key : effective_) {
+    EXPECT_EQ((key.path + key.value).find("geheim"), std::string::npos) << key.path;
+  }
+}
+
+TEST(Config, CallsAnItemByNoQuery) {
+  std::vector<ConfigKey> effective;
+  std::string url;
+  const auto bind = [&](ConfigSection& config) {
+    config.List("endpoints", "url", [&](ConfigSection& item) { item.Key("url", &url, "where"); });
+  };
+  const Config::Sources sources{
+      .file = "", .flags = {{"endpoints", "https://h/in?token=geheim"}}, .env = nullptr};
+  ASSERT_TRUE(Config::Read(sources, bind, &effective).ok());
+  EXPECT_EQ(url, "https://h/in?token=geheim");
+  for (const ConfigKey& key : effective) {
+    EXPECT_EQ((key.path + key.value).find("geheim"), std::string::npos) << key.path;
+  }
+}
+
 TEST(Config, SaysWhichFileIsMissing) {
   Options options;
   const absl::Status read = Config::Read(
       {.file = "/nowhere/x.yaml"}, [&](ConfigSection& config) { BindOptions(config, options); });
   EXPECT_EQ(read.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(MessageOf(read)), HasSubstr("/nowhere/x.yaml"));
+}
+
+TEST_F(ConfigTest, AFactIsNoKeyThatSomebodyCouldSet) {
+  const auto bind = [](ConfigSection& section) { section.Fact("mapping", "abc"); };
+  std::vector<ConfigKey> keys;
+  ASSERT_TRUE(Config::Read({}, bind, &keys).ok());
+  ASSERT_EQ(keys.size(), 1U);
+  EXPECT_EQ(keys[0].value, "abc");
+  EXPECT_FALSE(Config::Read({.flags = {{"mapping", "x"}}}, bind).ok());
+  EXPECT_TRUE(Config::Describe(bind).empty());
 }
 
 TEST(Config, DescribesItsKeys) {

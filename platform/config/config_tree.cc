@@ -39,7 +39,8 @@ std::string Join(std::string_view path, std::string_view name) {
 
 std::string ItemLabel(const YAML::Node& item, size_t index, std::string_view shorthand) {
   const auto short_label = [&](const YAML::Node& node) {
-    return shorthand == "name" ? node.Scalar() : WithoutFolderAndEnding(node.Scalar());
+    const std::string text = node.Scalar().substr(0, node.Scalar().find('?'));  // may be a secret
+    return shorthand == "name" ? node.Scalar() : WithoutFolderAndEnding(text);
   };
   if (item.IsScalar()) return short_label(item);
   const YAML::Node name = Child(item, "name");
@@ -65,8 +66,22 @@ absl::StatusOr<std::string> Flatten(const YAML::Node& node) {
   std::vector<std::string> parts;
   for (const auto& child : node) {
     if (node.IsMap()) {
-      if (!child.second.IsScalar()) return refused;
-      parts.push_back(child.first.Scalar() + "=" + child.second.Scalar());
+      if (!child.second.IsScalar() && !child.second.IsSequence()) return refused;
+      const auto add = [&](const YAML::Node& value) -> absl::Status {
+        if (!value.IsScalar()) return absl::Status(refused);
+        if (value.Scalar().find(',') != std::string::npos) {
+          return InvalidArgument(
+              "'{}' has a comma, which separates values here; an address has %2C", value.Scalar());
+        }
+        parts.push_back(child.first.Scalar() + "=" + value.Scalar());
+        return absl::OkStatus();
+      };
+      if (child.second.IsSequence() && child.second.size() == 0) {
+        return InvalidArgument("'{}' has an empty list: name a value, or leave it out",
+                               child.first.Scalar());
+      }
+      if (child.second.IsScalar()) RETURN_IF_ERROR(add(child.second));
+      for (const auto& value : child.second) RETURN_IF_ERROR(add(value));
     } else {
       if (!child.IsScalar()) return refused;
       parts.push_back(child.Scalar());

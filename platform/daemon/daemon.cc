@@ -91,12 +91,14 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
   }
   const bool failed = complain(ended);
   const Millis within = daemon.StopWithin(ended);
-  const std::jthread deadline([within, failed](const std::stop_token& stopped) {
-    EndUnlessDone(stopped, within, failed ? kFailed : Signals::kGaveUp);
-  });
+  // Who was told to stop has the signal's own deadline beside this one, and both say the same.
+  const bool told = signals.stop_token().stop_requested();
+  const int code = failed && !told ? kFailed : Signals::kGaveUp;
+  const std::jthread deadline(
+      [within, code](const std::stop_token& stopped) { EndUnlessDone(stopped, within, code); });
   signals.OnReload({});
   daemon.Stop();
-  return failed ? kFailed : 0;
+  return failed ? daemon.ExitCode(ended) : 0;
 }
 
 }  // namespace lockstep

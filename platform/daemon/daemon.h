@@ -52,6 +52,8 @@ class Daemon {
   virtual absl::Status Start(const Beginning& beginning) = 0;
   // --once: works off what is there. The status says why it could not.
   virtual absl::Status RunOnce(const std::stop_token& /*stop*/) { return absl::OkStatus(); }
+  // The exit code after a RunOnce that ended with this.
+  virtual int ExitCode(const absl::Status& /*ended*/) const { return 1; }
   // Follows the options read last, which are valid, as far as it can.
   virtual void Reload(const RunningConfig& /*config*/) {}
   // REQUIRES: started; a start that failed is undone by the destructor.

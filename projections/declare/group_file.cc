@@ -7,14 +7,17 @@
 #include "platform/config/config.h"
 #include "platform/config/yaml_file.h"
 #include "platform/status.h"
+#include "platform/text.h"
+#include "projections/declare/call_reader.h"
+#include "projections/declare/fingerprint.h"
 #include "projections/declare/handler_reader.h"
 
 namespace lockstep::projections {
 namespace {
 
 const std::vector<std::string> kGroupKeys = {
-    "group",    "subscription", "settings",          "descriptors",
-    "messages", "envelope",     "undeclared_events", "projections"};
+    "group",    "subscription",      "settings",    "descriptors", "messages",
+    "envelope", "undeclared_events", "projections", "handlers"};
 
 void ReadSettings(YamlFile& file, const YAML::Node& node, const std::string& prefix,
                   std::map<std::string, Setting>* settings) {
@@ -66,6 +69,26 @@ void ReadMessages(YamlFile& file, const YAML::Node& node, GroupScope* scope) {
         file, item.second, item.second.IsScalar() ? item.second.Scalar() : "", scope->descriptors);
     if (found != nullptr) scope->messages[item.first.Scalar()] = found;
   }
+}
+
+// A hash of all that decides how events become rows. Not of names of files: they differ from host
+// to host.
+std::string MappingOf(const YamlFile& file, const YAML::Node& root) {
+  Fingerprint hash;
+  for (const char* key : {"group", "messages", "envelope", "undeclared_events", "projections"}) {
+    hash.Add(YamlFile::Child(root, key));
+  }
+  const YAML::Node descriptors = YamlFile::Child(root, "descriptors");
+  const auto add_file = [&](const YAML::Node& name) {
+    if (name.IsScalar()) hash.Add(ReadWholeFile(file.Resolve(name.Scalar())).value_or(""));
+  };
+  if (!descriptors.IsDefined()) return hash.Hex();
+  if (descriptors.IsSequence()) {
+    for (const auto& name : descriptors) add_file(name);
+  } else {
+    add_file(descriptors);
+  }
+  return hash.Hex();
 }
 
 const std::vector<std::string> kProjectionKeys = {
@@ -207,14 +230,28 @@ absl::StatusOr<GroupPlan> ReadPlan(const std::string& path, const LoadOptions& o
   plan.mappings.ignore_undeclared =
       file.Either(root, "undeclared_events", "ignore", "dead_letter").value_or(false);
   const YAML::Node projections = root["projections"];
+  const YAML::Node handlers = root["handlers"];
   const auto code = options.code.find(plan.group);
+  const bool others = code != options.code.end() || handlers.IsDefined();
   if (projections.IsDefined() && projections.IsSequence()) {
     for (const auto& item : projections) ProjectionReader(file, scope, &plan).Read(item);
-  } else if (code == options.code.end() || (projections.IsDefined() && !projections.IsNull())) {
+  } else if (!others || (projections.IsDefined() && !projections.IsNull())) {
     file.Error(projections.IsDefined() ? projections : root,
-               "'projections' is missing; a list of at least one projection is wanted");
+               "'projections' is missing; a list of at least one projection is wanted, or one of "
+               "handlers");
+  }
+  if (handlers.IsDefined() && handlers.IsSequence() && handlers.size() > 0) {
+    for (const auto& item : handlers) ReadCalls(file, scope, item, &plan);
+  } else if (handlers.IsDefined()) {
+    file.Error(handlers, "handlers: a list of at least one handler is wanted");
   }
   RETURN_IF_ERROR(file.status());
+  plan.mapping = MappingOf(file, root);
+  if (handlers.IsDefined()) {
+    Fingerprint hash;
+    hash.Add(handlers);
+    declaration->handlers = hash.Hex();
+  }
   if (code != options.code.end()) {
     for (const auto& projection : code->second) RETURN_IF_ERROR(AddCode(projection, &plan));
   }

@@ -35,6 +35,7 @@ struct GroupDeclaration {
   std::string subscription;
   // `settings:`, nested keys joined with dots (`retry.base`). Not looked at here.
   std::map<std::string, Setting> settings;
+  std::string handlers;  // a hash of what stands under `handlers:`; empty = nothing
   std::unique_ptr<GroupProjector> projector;
 };
 

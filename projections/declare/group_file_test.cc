@@ -1,5 +1,6 @@
 #include "projections/declare/group_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +30,25 @@ message Made {
 }
 message Wrap { oneof body { Made made = 1; } }
 )";
+
+TEST(Mapping, IsTheSameUnlessEventsBecomeOtherRows) {
+  const auto mapping = [](const std::string& columns, const std::string& head) {
+    const TempFile file(
+        "group.yaml", "group: shop\n" + head +
+                          "projections:\n  - name: things\n    table: shop.thing\n    key: id\n    "
+                          "version: version\n    events:\n      Made:\n        replace: {" +
+                          columns + "}\n");
+    const auto loaded = LoadGroup(file.path());
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded->projector->Mapping();
+  };
+  const std::string before = mapping("a: x, b: y", "subscription: s\n");
+  EXPECT_EQ(before.size(), 16U);
+  EXPECT_EQ(mapping("b: y,   a: x", "# words\nsubscription: other\nsettings: {lanes: 2}\n"),
+            before);
+  EXPECT_NE(mapping("a: x, b: x", "subscription: s\n"), before);
+  EXPECT_NE(mapping("a: x, b: y", "subscription: s\nundeclared_events: ignore\n"), before);
+}
 
 // A sound file, of which each case spoils one line.
 std::string Yaml(const std::string& event, const std::string& table_keys = "",
@@ -189,6 +209,49 @@ TEST_F(RefusalTest, NamesPlaceAndCure) {
   for (const Mistake& mistake : mistakes) {
     EXPECT_THAT(Refusal(mistake.yaml), HasSubstr(mistake.words)) << mistake.name;
   }
+}
+
+std::unique_ptr<GroupDeclaration> Declared(const std::string& projections) {
+  auto loaded = LoadText("group: g\nsubscription: s\nprojections:\n" + projections, "",
+                         TestGroup::DefaultOptions());
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded.ok() ? std::make_unique<GroupDeclaration>(*std::move(loaded)) : nullptr;
+}
+
+TEST(GroupFile, OnGapOfAProjectionHoldsForADeleteInOneWord) {
+  static constexpr char kThings[] =
+      "  - {{name: a, table: s.a, key: id, version: v{}, events: {{Made: {{replace: [x]}}, Gone: "
+      "delete}}}}\n";
+  for (const bool parks : {false, true}) {
+    const auto group = Declared(fmt::format(kThings, parks ? ", on_gap: park" : ""));
+    ASSERT_TRUE(group);
+    for (const char* const type : {"Made", "Gone"}) {
+      EXPECT_EQ(group->projector->ParksOnGap(MakeEvent(type, "id", 3, "")), parks) << type;
+    }
+  }
+}
+
+TEST(GroupFile, ADeleteLeavesNothingWhereEveryTableThatMergesLosesItsRow) {
+  static constexpr char kThings[] =
+      "  - {{name: {0}, table: s.{0}, key: id, version: v, events: {{Made: {{replace: [x]}}, "
+      "Changed: {{merge: [x]}}, Gone: {1}}}}}\n";
+  const auto leaves_nothing = [](const std::string& projections, const char* type = "Gone") {
+    const auto group = Declared(projections);
+    return group && group->projector->LeavesNothing(MakeEvent(type, "id", 3, ""));
+  };
+  const std::string a = fmt::format(kThings, "a", "delete");
+  EXPECT_TRUE(leaves_nothing(a));
+  EXPECT_TRUE(leaves_nothing(a + fmt::format(kThings, "b", "delete")));
+  EXPECT_FALSE(leaves_nothing(a, "Made"));
+  EXPECT_FALSE(leaves_nothing(a, "Changed"));
+  EXPECT_FALSE(leaves_nothing(a, "Unknown"));
+  EXPECT_FALSE(leaves_nothing(a + fmt::format(kThings, "b", "ignore")));
+  EXPECT_FALSE(leaves_nothing(a + fmt::format(kThings, "b", "{merge: [x]}")));
+  EXPECT_FALSE(leaves_nothing(
+      fmt::format(kThings, "a", "[{delete: {}, when: {field: x, equals: y}}, {merge: [x]}]")));
+  // A table that no event merges into knows its rows from every event.
+  EXPECT_TRUE(leaves_nothing(
+      a + "  - {name: b, table: s.b, key: id, version: v, events: {Made: {replace: [x]}}}\n"));
 }
 
 TEST_F(RefusalTest, ListsEveryMistakeAtOnce) {

@@ -16,6 +16,8 @@ constexpr char kNeedsColumns[] = "{0} needs columns; write {0}: {{column: field}
 const std::vector<std::string> kHandlerKeys = {"replace",        "merge", "increment", "delete",
                                                "ignore",         "key",   "when",      "message",
                                                "schema_version", "on_gap"};
+const std::vector<std::string> kCallKeys = {"call",    "ignore",         "when",
+                                            "message", "schema_version", "on_gap"};
 // What differs from event to event of one aggregate.
 const std::vector<std::string> kOfTheEvent = {"event_id",    "version",     "sequence",
                                               "occurred_at", "traceparent", "tracestate"};
@@ -89,15 +91,18 @@ class HandlerReader {
 
   // Nothing when it is wrong (reported).
   std::optional<Handler> Read(EventMapping* mapping) {
-    if (!(node_.IsScalar() ? ReadWord() : ReadOperation())) return std::nullopt;
+    if (!(calls() ? ReadCall() : node_.IsScalar() ? ReadWord() : ReadOperation())) {
+      return std::nullopt;
+    }
     NoteOperation();
     const bool ignored = handler_.operation == Operation::kIgnore;
     if (ignored && !(node_.IsMap() && node_["when"].IsDefined())) return std::move(handler_);
+    if (calls() && !NeedsMessage()) return std::move(handler_);
     const auto fields = FindScope(file_, scope_.group, type_, node_, mapping);
     if (!fields.has_value()) return std::nullopt;
     handler_.message = fields->message;
     if (node_.IsMap()) handler_.when = ReadConditions(file_, node_["when"], *fields);
-    if (!ignored) {
+    if (!ignored && !calls()) {
       ReadKey(*fields);
       ReadSet(*fields);
     }
@@ -105,13 +110,61 @@ class HandlerReader {
   }
 
  private:
+  bool calls() const { return scope_.add_call != nullptr; }
+
+  // A handler takes the payload as it is. Its message is looked for where a condition needs it, or
+  // it can be told: then the handler gets protobuf as JSON, too.
+  bool NeedsMessage() const {
+    const GroupScope& group = scope_.group;
+    if (node_.IsMap() && (node_["when"].IsDefined() || node_["message"].IsDefined())) return true;
+    if (group.messages.contains(type_.Scalar())) return true;
+    return std::ranges::count_if(group.descriptors.names(), [&](const std::string& name) {
+             return name == type_.Scalar() || name.ends_with("." + type_.Scalar());
+           }) == 1;
+  }
+
+  // `VideoCreated: {call: feed.on_video}`; `VideoDeleted: ignore`; a name in a list.
+  bool ReadCall() {
+    const bool plain = node_.IsScalar() || node_.IsNull();
+    handler_.operation = Operation::kIgnore;
+    if (node_.IsScalar() && node_.Scalar() == "ignore") return true;
+    if (node_.IsScalar() && node_.Scalar() != type_.Scalar()) {
+      file_.Error(node_, "write {}: {{call: {}}}", type_.Scalar(), node_.Scalar());
+      return false;
+    }
+    if (!plain && !file_.CheckMap(node_, fmt::format("event {}", type_.Scalar()), kCallKeys)) {
+      return false;
+    }
+    if (!plain) ReadSchemaVersions();
+    if (!plain && node_["ignore"].IsDefined()) return true;
+    const auto own = plain ? std::nullopt : file_.Text(node_, "call");
+    const std::string target = own.value_or(scope_.call);
+    if (target.empty()) {
+      file_.Error(type_,
+                  "event {}: what is to be called is missing; write {{call: schema.function}} or "
+                  "{{call: https://…}}",
+                  type_.Scalar());
+      return false;
+    }
+    const auto call = scope_.add_call(own ? node_["call"] : type_, target);
+    if (!call.has_value()) return false;
+    handler_.operation = Operation::kCall;
+    handler_.call = *call;
+    // Code minds the order of what happened.
+    handler_.parks_on_gap =
+        (plain ? std::nullopt : ReadOnGap(file_, node_)).value_or(scope_.on_gap.value_or(true));
+    return true;
+  }
+
   // `VideoDeleted: delete`.
   bool ReadWord() {
     const std::string& name = node_.Scalar();
     const auto found = std::ranges::find(kOperations, name, [](const auto& o) { return o.first; });
-    if (found == kOperations.end()) {
+    if (found == kOperations.end() || found->second == Operation::kCall) {
       std::vector<std::string> names;
-      for (const auto& [known, operation] : kOperations) names.push_back(known);
+      for (const auto& [known, operation] : kOperations) {
+        if (operation != Operation::kCall) names.push_back(known);
+      }
       const std::string nearest = NearestWord(name, names);
       file_.Error(node_, "'{}' is no operation{}", name,
                   nearest.empty() ? fmt::format("; one of {}", fmt::join(names, ", "))
@@ -119,6 +172,7 @@ class HandlerReader {
       return false;
     }
     handler_.operation = found->second;
+    if (found->second == Operation::kDelete) handler_.parks_on_gap = scope_.on_gap.value_or(false);
     if (found->second == Operation::kDelete || found->second == Operation::kIgnore) return true;
     file_.Error(node_, kNeedsColumns, name);
     return false;
@@ -126,6 +180,11 @@ class HandlerReader {
 
   // A map with one operation, whose columns go to `set_`.
   bool ReadOperation() {
+    if (node_.IsMap() && node_["call"].IsDefined()) {
+      file_.Error(node_["call"],
+                  "call belongs under handlers:, beside projections:, for it writes no table");
+      return false;
+    }
     if (!file_.CheckMap(node_, fmt::format("event {}", type_.Scalar()), kHandlerKeys)) return false;
     std::string operation;
     for (const auto& [name, value] : kOperations) {
@@ -168,7 +227,7 @@ class HandlerReader {
 
   void NoteOperation() {
     const Operation operation = handler_.operation;
-    if (operation == Operation::kIgnore) return;
+    if (operation == Operation::kIgnore || operation == Operation::kCall) return;
     const bool counts = operation == Operation::kIncrement;
     if (counts ? scope_.versioned : table_.counting) {
       file_.Error(node_,

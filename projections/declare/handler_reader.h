@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,11 @@ struct ProjectionScope {
   const YAML::Node key;        // the projection's `key:`
   std::optional<bool> on_gap;  // whether it parks; nullopt = not said
   bool versioned = false;      // some event replaces, merges or deletes
+  // Of a handler, which calls something instead: what adds that, and what its events call that name
+  // nothing themselves.
+  std::function<std::optional<uint32_t>(const YAML::Node& at, const std::string& target)> add_call =
+      {};
+  std::string call = {};
 };
 
 // `on_gap:` of a projection or a mapping: whether it parks. nullopt = not said.

@@ -2,9 +2,11 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 
+#include "platform/config/config.h"
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "projections/decode/takes_snapshots.h"
@@ -131,9 +133,22 @@ absl::StatusOr<bool> IsJson(const Event& event) {
                          event.content_type);
 }
 
+absl::StatusOr<std::string> AsJson(const pb::Message& message) {
+  pb::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto printed = pb::util::MessageToJsonString(message, &json, options);
+  if (printed.ok()) return json;
+  return InvalidArgument("the payload can't be written as JSON: {}", printed.ToString());
+}
+
 // Decodes an event's payload at most once per message type.
 class Payload {
  public:
+  bool is_json() const { return is_json_; }
+  // With its envelope. REQUIRES: a message was decoded.
+  const pb::Message& whole() const { return *parsed_.front().second; }
+
   Payload(const Mappings& mappings, const EventMapping& mapping, const Event& event, bool is_json)
       : mappings_(mappings), mapping_(mapping), event_(event), is_json_(is_json) {}
 
@@ -258,7 +273,8 @@ bool Replaces(const Handler& handler) { return handler.operation == Operation::k
 
 // A snapshot says how an aggregate stands: a table takes that of an event type which replaces its
 // row (and may remove it under a condition).
-absl::Status CheckRoute(const Route& route, std::string_view type, int schema_version) {
+absl::Status CheckRoute(const std::vector<Call>& calls, const Route& route, std::string_view type,
+                        int schema_version) {
   const bool replaces = std::ranges::any_of(route.handlers, Replaces);
   for (const Handler& handler : route.handlers) {
     if (!handler.Takes(schema_version)) continue;
@@ -266,6 +282,12 @@ absl::Status CheckRoute(const Route& route, std::string_view type, int schema_ve
       case Operation::kReplace:
       case Operation::kIgnore:
         break;
+      case Operation::kCall:
+        if (calls[handler.call].snapshots != OnSnapshot::kRefuse) break;
+        return FailedPrecondition(
+            "handler {} takes events of type '{}' and no snapshots; say snapshots: call or "
+            "snapshots: ignore there, or send the snapshot under another event type",
+            calls[handler.call].handler, type);
       case Operation::kDelete:
         if (replaces) break;
         return FailedPrecondition(
@@ -296,6 +318,44 @@ absl::StatusOr<bool> AllHold(const std::vector<Condition>& conditions, const Dec
   return true;
 }
 
+// Whether the event is the handler's; it is called with it then, unless it ignores snapshots.
+absl::StatusOr<bool> AddCall(const std::vector<Call>& calls, const Handler& handler,
+                             Payload& payload, const Event& event, MappedChange* change) {
+  const bool readable = payload.is_json() || handler.message != nullptr;
+  if (readable || !handler.when.empty()) {
+    ASSIGN_OR_RETURN(const Decoded decoded, payload.Decode(handler.message));
+    ASSIGN_OR_RETURN(const bool holds, AllHold(handler.when, decoded));
+    if (!holds) return false;
+    if (decoded.message != nullptr && !change->data.has_value()) {
+      ASSIGN_OR_RETURN(change->data, AsJson(payload.whole()));
+    }
+  }
+  if (event.is_snapshot() && calls[handler.call].snapshots != OnSnapshot::kCall) return true;
+  change->calls.push_back(handler.call);
+  if (calls[handler.call].is_http()) change->outside.push_back(handler.call);
+  return true;
+}
+
+std::string_view LastName(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+// A type is found by its whole name; whoever wrote another one meant perhaps this.
+template <typename Events>
+absl::Status Undeclared(const Events& events, const std::string& type) {
+  std::string meant;
+  std::vector<std::string> known;
+  for (const auto& [name, mapping] : events) {
+    if (LastName(name) == LastName(type)) meant = name;
+    known.push_back(name);
+  }
+  if (meant.empty()) meant = NearestWord(type, known);
+  return InvalidArgument(
+      "event type '{}' is declared in no projection; map it, or declare it with ignore{}", type,
+      meant.empty() ? ""
+                    : fmt::format(" (the file has '{}': did you mean that? The names must be the "
+                                  "same)",
+                                  meant));
+}
+
 }  // namespace
 
 bool Handler::Takes(int schema_version) const {
@@ -309,7 +369,7 @@ absl::Status TakesSnapshots(const Mappings& mappings, const std::string& type, i
     return NotFound("event type '{}' is declared in no projection", type);
   }
   for (const Route& route : found->second.routes) {
-    RETURN_IF_ERROR(CheckRoute(route, type, schema_version));
+    RETURN_IF_ERROR(CheckRoute(mappings.calls, route, type, schema_version));
   }
   return absl::OkStatus();
 }
@@ -318,9 +378,7 @@ absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
   const auto found = events.find(event.event_type);
   if (found == events.end()) {
     if (ignore_undeclared) return absl::OkStatus();
-    return InvalidArgument(
-        "event type '{}' is declared in no projection; map it, or declare it with ignore",
-        event.event_type);
+    return Undeclared(events, event.event_type);
   }
   const EventMapping& mapping = found->second;
   ASSIGN_OR_RETURN(const bool is_json, IsJson(event));
@@ -328,13 +386,18 @@ absl::Status Mappings::Map(const Event& event, MappedChange* change) const {
   for (const Route& route : mapping.routes) {
     bool taken = false;
     if (event.is_snapshot()) {
-      RETURN_IF_ERROR(CheckRoute(route, event.event_type, event.schema_version));
+      RETURN_IF_ERROR(CheckRoute(calls, route, event.event_type, event.schema_version));
     }
     for (const Handler& handler : route.handlers) {
       if (!handler.Takes(event.schema_version)) continue;
       taken = true;
       if (event.absent && !Replaces(handler)) continue;
       if (handler.operation == Operation::kIgnore && handler.when.empty()) break;
+      if (handler.operation == Operation::kCall) {
+        ASSIGN_OR_RETURN(const bool called, AddCall(calls, handler, payload, event, change));
+        if (called) break;
+        continue;
+      }
       ASSIGN_OR_RETURN(const Decoded decoded, payload.Decode(handler.message));
       // (Of what is gone only the key is known, and no condition on the rest.)
       ASSIGN_OR_RETURN(const bool holds,

@@ -11,6 +11,7 @@
 #include "projections/decode/descriptors.h"
 #include "projections/decode/json_reader.h"
 #include "projections/decode/proto_path.h"
+#include "projections/model/call.h"
 #include "projections/model/cells.h"
 #include "projections/model/table.h"
 
@@ -59,13 +60,16 @@ struct Handler {
   std::vector<std::pair<uint32_t, ValueSource>> set;  // index among the table's values, source
   std::optional<ValueSource> deleted_at;
   bool parks_on_gap = false;
+  uint32_t call = 0;  // of kCall: which
 
   bool Takes(int schema_version) const;
 };
 
-// The handlers of one event type for one table; the first that takes the event is used.
+// The handlers of one event type for one table (or for one entry of `handlers:`, which has none);
+// the first that takes the event is used.
 struct Route {
-  uint32_t table = 0;
+  static constexpr uint32_t kNoTable = static_cast<uint32_t>(-1);
+  uint32_t table = kNoTable;
   std::vector<Handler> handlers;
 };
 
@@ -91,6 +95,8 @@ struct Mappings {
   bool ignore_undeclared = false;
   // Cells per row of each table.
   std::vector<uint32_t> cells;
+  // What handlers call.
+  std::vector<Call> calls;
 
   // Appends the event's rows. A failure is poison, without values of the payload in its words.
   absl::Status Map(const Event& event, MappedChange* change) const;

@@ -343,6 +343,8 @@ TEST_F(MappingTest, CallsTheRestPoison) {
               ElementsAre(HasSubstr("content_type 'text/plain'")));
   EXPECT_THAT(Map(MakeEvent("Other", "a", 1, "{}")),
               ElementsAre(HasSubstr("event type 'Other' is declared in no projection")));
+  EXPECT_THAT(Map(MakeEvent("shop.events.All", "a", 1, "{}")),
+              ElementsAre(HasSubstr("the file has 'All': did you mean that?")));
   EXPECT_THAT(Json(std::string(500, '[')), ElementsAre(HasSubstr("not an object")));
   EXPECT_THAT(Json("{\"x\":" + std::string(100'000, '[')), ElementsAre(HasSubstr("too deeply")));
   LoadColumn("at");

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,13 +24,12 @@ struct Cell {
   uint32_t size = 0;
 };
 
-enum class Operation : uint8_t { kReplace, kMerge, kIncrement, kDelete, kIgnore };
+// (kCall writes no table: it has a handler called.)
+enum class Operation : uint8_t { kReplace, kMerge, kIncrement, kDelete, kIgnore, kCall };
 inline const std::vector<std::pair<std::string, Operation>> kOperations = {
-    {"replace", Operation::kReplace},
-    {"merge", Operation::kMerge},
-    {"increment", Operation::kIncrement},
-    {"delete", Operation::kDelete},
-    {"ignore", Operation::kIgnore}};
+    {"replace", Operation::kReplace},     {"merge", Operation::kMerge},
+    {"increment", Operation::kIncrement}, {"delete", Operation::kDelete},
+    {"ignore", Operation::kIgnore},       {"call", Operation::kCall}};
 
 // What one event does to one row of one table.
 struct RowChange {
@@ -44,7 +45,8 @@ class MappedChange : public Change {
   std::string_view Text(const Cell& cell) const {
     return std::string_view(text).substr(cell.offset, cell.size);
   }
-  bool ignored() const override { return rows.empty() && code.empty(); }
+  bool ignored() const override { return rows.empty() && code.empty() && calls.empty(); }
+  std::span<const uint32_t> calls_outside() const override { return outside; }
 
   int64_t version = 0;
   bool snapshot = false;   // how its aggregate stands at this version, not what made the version
@@ -57,6 +59,11 @@ class MappedChange : public Change {
   // For projections in C++ that run their own SQL: the event itself and who wants it.
   std::unique_ptr<Event> event;
   std::vector<uint32_t> code;
+  // For handlers: the functions and endpoints to be called, by their place in Mappings::calls; of
+  // these the endpoints; and the payload as JSON, where it is protobuf that can be read.
+  std::vector<uint32_t> calls;
+  std::vector<uint32_t> outside;
+  std::optional<std::string> data;
 };
 
 }  // namespace lockstep::projections

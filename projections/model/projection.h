@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "envelope/event.h"
+#include "projections/model/call.h"
 
 namespace lockstep::postgres {
 class Transaction;
@@ -78,8 +79,13 @@ class Projection {
   virtual std::vector<std::string> OwnTables() const { return {}; }
   // Whether Write is wanted at all.
   virtual bool Writes() const { return false; }
-  // Runs its own SQL for the batch's events that it wants, after the rows. `suffix` belongs behind
-  // every table's name (a rebuild's shadow slot; else empty). The session has
+  // Whether Write looks at event.replay: then it is told of each event whether the group has
+  // handled it before, and gets those too that a replay brings again to tables that were not
+  // emptied. If not, these are kept from it, and event.replay may be false where it should not be.
+  virtual bool MindsReplays() const { return false; }
+  // Runs its own SQL for the batch's events that it wants, after the rows. RefuseEvent (call.h) as
+  // its status makes one event of them a dead letter; the others come again without it. `suffix`
+  // belongs behind every table's name (a rebuild's shadow slot; else empty). The session has
   // postgres::kPlannedOnce: SQL that wants other plans says SET LOCAL.
   virtual absl::Status Write(postgres::Transaction&, std::span<const Event* const>,
                              const std::string& suffix) const {

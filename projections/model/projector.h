@@ -1,12 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "envelope/event.h"
+#include "envelope/received.h"
+#include "projections/model/call.h"
 
 namespace lockstep::postgres {
 class Connection;
@@ -25,8 +29,11 @@ class Change {
  public:
   virtual ~Change() = default;
 
-  // Whether the mapping alone says that no table wants it.
+  // Whether the mapping alone says that no table and no handler wants it.
   virtual bool ignored() const { return false; }
+
+  // The HTTP handlers that are to be called for it, by their place in Projector::Calls().
+  virtual std::span<const uint32_t> calls_outside() const { return {}; }
 };
 
 // What became of one event of a batch.
@@ -50,6 +57,11 @@ struct ApplyOptions {
   // Per change, whether a snapshot brought the event's version or a later one: to meet it in a
   // table is no conflict then. Empty = none.
   std::vector<bool> covered;
+  // Per change, whether the group has handled the event before, in this generation or another.
+  // Empty = none.
+  std::vector<bool> replays;
+  // Per change, the message that it came with. REQUIRES: set where the group has handlers.
+  std::vector<const envelope::Received*> messages;
 };
 
 // All projections of one consumer group. The runner knows this interface and nothing else of
@@ -75,16 +87,44 @@ class Projector {
   // Answered per event, for one group may feed tables of both kinds.
   virtual bool ParksOnGap(const Event& event) const = 0;
 
+  // Whether the event deletes the aggregate's row from every table that events merge into, so that
+  // how the row stood before does not matter.
+  virtual bool LeavesNothing(const Event& /*event*/) const { return false; }
+
   // Whether any event of the group may park on a gap. If none can, the runner need not follow the
   // versions of every aggregate.
   virtual bool MayPark() const { return true; }
+
+  // What its handlers call.
+  virtual std::span<const Call> Calls() const { return {}; }
+
+  // Whether some handler wants to know what the group has handled before, or must not get it again.
+  virtual bool MindsReplays() const { return false; }
 
   // Compares the declaration with the live tables: every mismatch, one per line. Called at start;
   // a mismatch halts the group before its first message.
   virtual absl::Status Check(postgres::Connection& connection) const = 0;
 
+  // A hash of all that decides how events become rows, as far as files say it: two projectors with
+  // the same one write the same. Empty = not known.
+  virtual std::string Mapping() const { return ""; }
+
   // The tables written, as schema.table, in declared order (resets empty them, rebuilds copy them).
   virtual std::vector<std::string> Tables() const = 0;
+
+  // The columns that it writes, as schema.table.column, as far as files say them. Empty = not
+  // known.
+  virtual std::vector<std::string> Columns() const { return {}; }
+
+  // Tables that functions write, as the file says: resets empty them, rebuilds leave them alone.
+  virtual std::vector<std::string> TablesOfFunctions() const { return {}; }
+  std::vector<std::string> AllTables() const {
+    std::vector<std::string> all = Tables();
+    for (std::string& table : TablesOfFunctions()) {
+      if (std::find(all.begin(), all.end(), table) == all.end()) all.push_back(std::move(table));
+    }
+    return all;
+  }
 };
 
 }  // namespace lockstep::projections

@@ -32,6 +32,7 @@ struct GroupPlan {
   std::string group;
   std::string state_schema;
   std::string table_suffix;
+  std::string mapping;  // a hash of what decides how events become rows; empty = not known
   Mappings mappings;
   std::vector<Table> tables;
   std::vector<CodeProjection> code;

@@ -6,6 +6,7 @@
 #include "platform/config/config.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
+#include "projections/plan/function_check.h"
 #include "projections/plan/live_table.h"
 
 namespace lockstep::projections {
@@ -263,6 +264,10 @@ absl::StatusOr<std::vector<Mismatch>> FindMismatches(const GroupPlan& plan,
                                                 "state_schema (where tombstones live)",
                                                 table.name.ToString())});
     }
+  }
+  for (const Call& call : plan.mappings.calls) {
+    if (!call.is_http())
+      RETURN_IF_ERROR(CheckFunction(call, plan.state_schema, connection, &found));
   }
   RETURN_IF_ERROR(CompareFields(plan, connection, &found));
   return found;

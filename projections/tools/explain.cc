@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "platform/config/config.h"
 #include "platform/duration.h"
+#include "platform/shown_address.h"
 #include "platform/status.h"
 #include "platform/text.h"
 #include "postgres/sql_error.h"
@@ -142,6 +143,14 @@ absl::StatusOr<std::vector<ExplainedRow>> Explain(const GroupProjector& projecto
     if (!table.updated_at.empty() && stays) explained.columns.emplace_back(table.updated_at, "now");
     rows.push_back(std::move(explained));
   }
+  for (const uint32_t call : mapped.calls) {
+    const Call& target = projector.plan().mappings.calls[call];
+    ExplainedRow explained;
+    explained.projection = target.handler;
+    explained.table = target.is_http() ? ShownAddresses(target.url) : target.function.ToString();
+    explained.operation = "call";
+    rows.push_back(std::move(explained));
+  }
   return rows;
 }
 
@@ -220,6 +229,7 @@ std::string GuardPreview::Query(const Table& table, const LiveTable& live, bool 
 }
 
 absl::Status GuardPreview::Judge(const Event& event, ExplainedRow* row) {
+  if (row->operation == "call") return absl::OkStatus();
   const Table& table = plan_->tables[row->table_index];
   row->guard.emplace();
   if (table.counting) {

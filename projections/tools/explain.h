@@ -50,6 +50,9 @@ class GuardPreview {
   // first start, there is no inbox and there are no tombstones to look at.
   static absl::StatusOr<GuardPreview> Open(const GroupPlan& plan, postgres::Connection& connection);
 
+  // Whether the state knows the group: it has started, and the state's schema was named.
+  bool knows_the_group() const { return generation_.has_value(); }
+
   // Whether the inbox has the event, which then would be skipped as a whole.
   absl::StatusOr<bool> Seen(const Event& event);
 

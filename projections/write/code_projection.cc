@@ -198,10 +198,13 @@ absl::Status WriteCode(const GroupPlan& plan, postgres::Transaction& transaction
     for (size_t at = 0; at < changes.size(); ++at) {
       const auto& change = static_cast<const MappedChange&>(*changes[at]);
       if (std::ranges::find(change.code, i) == change.code.end()) continue;
-      // Its SQL has no version guard of ours: a seen event is not shown to it again.
-      const bool seen = Seen(options, at);
-      Note(seen ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[at]);
-      if (!seen) events.push_back(change.event.get());
+      // Its SQL has no version guard of ours: a seen event is not shown to it again unless it says
+      // that it can tell.
+      const bool hidden = Seen(options, at) && !projection.MindsReplays();
+      Note(hidden ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[at]);
+      if (hidden) continue;
+      change.event->replay = Replays(options, at);
+      events.push_back(change.event.get());
     }
     if (events.empty()) continue;
     RETURN_IF_ERROR(Fenced(projection, true, [&] {

@@ -24,6 +24,7 @@ GroupProjector::GroupProjector(GroupPlan plan)
     : plan_(std::move(plan)),
       owned_(std::any_of(plan_.tables.begin(), plan_.tables.end(),
                          [](const Table& table) { return !table.aggregate.empty(); })),
+      functions_(plan_),
       plans_(plan_.tables.size()) {}
 
 absl::StatusOr<std::unique_ptr<Change>> GroupProjector::Map(const Event& event) const {
@@ -65,7 +66,38 @@ absl::StatusOr<std::vector<Outcome>> GroupProjector::Apply(
     return written;
   }
   RETURN_IF_ERROR(WriteCode(plan_, transaction, changes, options, &outcomes));
+  if (!plan_.mappings.calls.empty()) {
+    RETURN_IF_ERROR(functions_.Run(transaction, changes, options, &outcomes));
+    NoteOutside(changes, options, &outcomes);
+  }
   return outcomes;
+}
+
+// Endpoints are called by the runner, once all of this is written.
+void GroupProjector::NoteOutside(const std::vector<const Change*>& changes,
+                                 const ApplyOptions& options,
+                                 std::vector<Outcome>* outcomes) const {
+  for (size_t at = 0; at < changes.size(); ++at) {
+    for (const uint32_t call : changes[at]->calls_outside()) {
+      const bool skipped = Replays(options, at) && !plan_.mappings.calls[call].replays;
+      Note(skipped ? Outcome::kSuperseded : Outcome::kApplied, &(*outcomes)[at]);
+    }
+  }
+}
+
+std::vector<std::string> GroupProjector::TablesOfFunctions() const {
+  std::vector<std::string> names;
+  for (const Call& call : plan_.mappings.calls) {
+    names.insert(names.end(), call.tables.begin(), call.tables.end());
+  }
+  return names;
+}
+
+bool GroupProjector::MindsReplays() const {
+  return !plan_.mappings.calls.empty() ||
+         std::ranges::any_of(plan_.code, [](const CodeProjection& code) {
+           return code.projection->Writes() && code.projection->MindsReplays();
+         });
 }
 
 absl::StatusOr<std::shared_ptr<const TablePlan>> GroupProjector::PlanOf(
@@ -90,6 +122,28 @@ bool GroupProjector::ParksOnGap(const Event& event) const {
          });
 }
 
+// (What projections in C++ make of it, nobody knows.)
+bool GroupProjector::LeavesNothing(const Event& event) const {
+  const auto found = plan_.mappings.events.find(event.event_type);
+  if (found == plan_.mappings.events.end() || !plan_.code.empty()) return false;
+  const auto deletes_from = [&](uint32_t table) {
+    const auto route = std::ranges::find(found->second.routes, table, &Route::table);
+    if (route == found->second.routes.end()) return false;
+    const auto first = std::ranges::find_if(route->handlers, [&](const Handler& handler) {
+      return handler.Takes(event.schema_version);
+    });
+    return first != route->handlers.end() && first->operation == Operation::kDelete &&
+           first->when.empty();
+  };
+  bool any = false;
+  for (uint32_t table = 0; table < plan_.tables.size(); ++table) {
+    const bool deletes = deletes_from(table);
+    if (plan_.tables[table].merges && !deletes) return false;
+    any = any || deletes;
+  }
+  return any;
+}
+
 bool GroupProjector::MayPark() const {
   if (!plan_.code.empty()) return true;  // it decides event by event
   return std::ranges::any_of(plan_.mappings.events, [](const auto& event) {
@@ -102,7 +156,28 @@ absl::Status GroupProjector::Check(postgres::Connection& connection) const {
     std::scoped_lock lock(mu_);
     plans_.assign(plans_.size(), nullptr);
   }
+  functions_.Forget();
   return CheckGroup(plan_, connection);
+}
+
+std::vector<std::string> GroupProjector::Columns() const {
+  std::vector<std::string> columns;
+  for (const Table& table : plan_.tables) {
+    std::string name = table.name.ToString();
+    if (name.ends_with(plan_.table_suffix)) {
+      name.resize(name.size() - plan_.table_suffix.size());
+    }
+    const auto add = [&](const std::string& column) {
+      if (!column.empty()) columns.push_back(name + "." + column);
+    };
+    for (const Column& column : table.key) add(column.name);
+    for (const Column& column : table.values) add(column.name);
+    for (const auto& column :
+         {table.version, table.updated_at, table.deleted_at, table.aggregate}) {
+      add(column);
+    }
+  }
+  return columns;
 }
 
 std::vector<std::string> GroupProjector::Tables() const {

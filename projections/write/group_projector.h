@@ -8,6 +8,7 @@
 #include "projections/model/projector.h"
 #include "projections/plan/group_plan.h"
 #include "projections/plan/table_plan.h"
+#include "projections/write/function_calls.h"
 
 namespace lockstep::projections {
 
@@ -21,20 +22,29 @@ class GroupProjector : public Projector {
                                              const std::vector<const Change*>& changes,
                                              const ApplyOptions& options) const override;
   bool ParksOnGap(const Event& event) const override;
+  bool LeavesNothing(const Event& event) const override;
   bool MayPark() const override;
   absl::Status Check(postgres::Connection& connection) const override;
+  std::string Mapping() const override { return plan_.mapping; }
   std::vector<std::string> Tables() const override;
+  std::vector<std::string> Columns() const override;
+  std::vector<std::string> TablesOfFunctions() const override;
+  std::span<const Call> Calls() const override { return plan_.mappings.calls; }
+  bool MindsReplays() const override;
 
   const GroupPlan& plan() const { return plan_; }
 
  private:
   absl::StatusOr<std::shared_ptr<const TablePlan>> PlanOf(postgres::Transaction& transaction,
                                                           size_t table) const;
+  void NoteOutside(const std::vector<const Change*>& changes, const ApplyOptions& options,
+                   std::vector<Outcome>* outcomes) const;
 
   const GroupPlan plan_;
 
   // Whether some table remembers its rows' aggregates.
   const bool owned_;
+  const FunctionCalls functions_;
 
   mutable std::mutex mu_;
   // By table; made from the live table at first use, again after an error of configuration.

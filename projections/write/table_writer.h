@@ -40,6 +40,11 @@ inline bool Seen(const ApplyOptions& options, size_t event) {
   return !options.seen.empty() && options.seen[event];
 }
 
+// Whether the group has handled the event before.
+inline bool Replays(const ApplyOptions& options, size_t event) {
+  return Seen(options, event) || (!options.replays.empty() && options.replays[event]);
+}
+
 inline bool Covered(const ApplyOptions& options, size_t event) {
   return !options.covered.empty() && options.covered[event];
 }

@@ -221,8 +221,9 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::NextRows(const std::optional<KeyT
   Page page;
   page.last = read.last;
   page.messages.reserve(read.rows.size());
+  const std::string read_at = FormatTimestamp(read.read_at);
   for (const SourceRow& row : read.rows) {
-    auto message = messages_->Of(row, read.read_at);
+    auto message = messages_->Of(row, read_at);
     if (!message.ok()) {
       // What stands before it can go; then it is the first, and stops the backfill.
       if (page.rows == 0) return message.status();
@@ -250,16 +251,22 @@ absl::StatusOr<BackfillRun::Page> BackfillRun::NextRepairs(const std::optional<K
   for (const SourceRow& row : read.rows) found[row.n] = &row;
   Page page;
   page.last = items.empty();
-  int64_t place = 0;
+  size_t place = 0;
+  const std::string read_at = FormatTimestamp(read.read_at);
+  const std::string now = FormatTimestamp(Clock::System().Now());
   for (const RepairItem& item : items) {
-    const auto row = item.key.empty() ? found.end() : found.find(++place);
+    auto row = found.end();
+    if (!item.key.empty()) {
+      if (++place > read.keys) break;  // wide rows: the next page
+      row = found.find(static_cast<int64_t>(place));
+    }
     ++page.rows;
     page.cursor = {fmt::format("{}", item.n)};
     if (row != found.end()) {
-      ASSIGN_OR_RETURN(pubsub::Message message, messages_->Of(*row->second, read.read_at));
+      ASSIGN_OR_RETURN(pubsub::Message message, messages_->Of(*row->second, read_at));
       page.messages.push_back(std::move(message));
     } else if (item.ghost.has_value()) {
-      ASSIGN_OR_RETURN(pubsub::Message message, messages_->Of(*item.ghost, Clock::System().Now()));
+      ASSIGN_OR_RETURN(pubsub::Message message, messages_->Of(*item.ghost, now));
       page.messages.push_back(std::move(message));
     }  // else it was deleted meanwhile, which the tail tells
   }

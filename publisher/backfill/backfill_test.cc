@@ -128,7 +128,7 @@ TEST(SnapshotMessages, NamesTheRowThatCantBeSent) {
   const SnapshotMessages messages(declaration, kId, /*repair=*/false,
                                   PayloadMaker::Make(declaration).value());
   SourceRow row{{"7"}, "7", "acme", 3, R"({"id":7})", false, 0};
-  const auto message = messages.Of(row, WallTime());
+  const auto message = messages.Of(row, "2026-01-31T12:00:00Z");
   ASSERT_TRUE(message.ok()) << message.status();
   EXPECT_EQ(message->ordering_key, "7");
   EXPECT_EQ(message->data, R"({"id":7})");
@@ -137,12 +137,13 @@ TEST(SnapshotMessages, NamesTheRowThatCantBeSent) {
   EXPECT_EQ(attributes.at("event_id"), Uuid5(kId, "item@acme/7\n3"));
   EXPECT_EQ(attributes.at("tenant_id"), "acme");
   EXPECT_EQ(attributes.at("version"), "3");
+  EXPECT_EQ(attributes.at("occurred_at"), "2026-01-31T12:00:00Z");
   EXPECT_EQ(attributes.at("content_type"), "application/json");
   EXPECT_FALSE(attributes.contains("lockstep_overwrite"));
   EXPECT_FALSE(attributes.contains("sequence"));
 
   const auto refused = [&](const SourceRow& bad) {
-    return std::string(MessageOf(messages.Of(bad, WallTime()).status()));
+    return std::string(MessageOf(messages.Of(bad, "2026-01-31T12:00:00Z").status()));
   };
   row.version = std::nullopt;
   EXPECT_THAT(refused(row), HasSubstr("row (7) of shop.items has NULL in its version column"));

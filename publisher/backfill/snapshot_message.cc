@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "envelope/event.h"
-#include "platform/duration.h"
 #include "platform/status.h"
 #include "publisher/backfill/uuid5.h"
 
@@ -20,7 +19,7 @@ std::string SnapshotEventId(const std::string& backfill, const std::string& aggr
 
 pubsub::Message SnapshotMessages::Common(const std::string& aggregate_id,
                                          const std::optional<std::string>& tenant, int64_t version,
-                                         WallTime at) const {
+                                         const std::string& at) const {
   const std::string key =
       envelope::AggregateKey({tenant, declaration_.aggregate_type, aggregate_id});
   pubsub::Message message;
@@ -32,7 +31,7 @@ pubsub::Message SnapshotMessages::Common(const std::string& aggregate_id,
   attributes["aggregate_id"] = aggregate_id;
   attributes["version"] = fmt::format("{}", version);
   attributes["schema_version"] = fmt::format("{}", declaration_.schema_version);
-  attributes["occurred_at"] = FormatTimestamp(at);
+  attributes["occurred_at"] = at;
   attributes["topic"] = declaration_.topic;
   attributes["lockstep_kind"] = "snapshot";
   if (tenant.has_value()) attributes["tenant_id"] = *tenant;
@@ -41,7 +40,8 @@ pubsub::Message SnapshotMessages::Common(const std::string& aggregate_id,
   return message;
 }
 
-absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const SourceRow& row, WallTime read_at) const {
+absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const SourceRow& row,
+                                                     const std::string& at) const {
   const auto name = [&] { return NameRow(declaration_, row.key); };
   if (!row.aggregate_id.has_value() || row.aggregate_id->empty()) {
     return InvalidArgument("{} has no {}, which is its aggregate's id", name(),
@@ -53,7 +53,7 @@ absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const SourceRow& row, WallT
         "{} has {} in its version column {}; versions start at 1: set it, then resume", name(),
         row.version ? fmt::format("{}", *row.version) : "NULL", declaration_.version);
   }
-  pubsub::Message message = Common(*row.aggregate_id, row.tenant_id, *row.version, read_at);
+  pubsub::Message message = Common(*row.aggregate_id, row.tenant_id, *row.version, at);
   message.attributes["content_type"] = payloads_.content_type();
   auto payload = payloads_.Payload(row.payload);
   if (!payload.ok()) return InvalidArgument("{}: {}", name(), MessageOf(payload.status()));
@@ -64,8 +64,9 @@ absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const SourceRow& row, WallT
   return message;
 }
 
-absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const Ghost& ghost, WallTime now) const {
-  pubsub::Message message = Common(ghost.aggregate_id, ghost.tenant_id, ghost.version, now);
+absl::StatusOr<pubsub::Message> SnapshotMessages::Of(const Ghost& ghost,
+                                                     const std::string& at) const {
+  pubsub::Message message = Common(ghost.aggregate_id, ghost.tenant_id, ghost.version, at);
   message.attributes["content_type"] = "application/json";
   message.attributes["lockstep_absent"] = "true";
   message.data = ghost.payload.dump();

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "platform/clock.h"
 #include "publisher/backfill/backfill_store.h"
 #include "publisher/backfill/payload_maker.h"
 #include "publisher/backfill/source_query.h"
@@ -25,12 +24,13 @@ class SnapshotMessages {
 
   // INVALID_ARGUMENT with a sentence that names the row when it has no id or version, does not fit
   // the message, or is more than Pub/Sub takes.
-  absl::StatusOr<pubsub::Message> Of(const SourceRow& row, WallTime read_at) const;
-  absl::StatusOr<pubsub::Message> Of(const Ghost& ghost, WallTime now) const;
+  // `at`: when it was read, as FormatTimestamp writes it.
+  absl::StatusOr<pubsub::Message> Of(const SourceRow& row, const std::string& at) const;
+  absl::StatusOr<pubsub::Message> Of(const Ghost& ghost, const std::string& at) const;
 
  private:
   pubsub::Message Common(const std::string& aggregate_id, const std::optional<std::string>& tenant,
-                         int64_t version, WallTime at) const;
+                         int64_t version, const std::string& at) const;
 
   const Declaration& declaration_;
   const std::string backfill_;

@@ -69,6 +69,9 @@ absl::StatusOr<Result> Look(postgres::Connection& connection, const std::string&
                             const postgres::Params& params) {
   ASSIGN_OR_RETURN(auto transaction, connection.Begin());
   RETURN_IF_ERROR(transaction.Run("SET TRANSACTION READ ONLY"));
+  // All is read, and an outbox that grows faster than it is analysed looks small to the planner: a
+  // loop over its rows, each with a scan of the source, would take hours.
+  RETURN_IF_ERROR(transaction.Run("SET LOCAL enable_nestloop = off"));
   return transaction.Execute(sql, params);
 }
 

@@ -53,8 +53,13 @@ ORDER BY {places})sql";
 
 constexpr char kKeys[] = R"sql(
 SELECT statement_timestamp() AS read_at, {texts}, aggregate_id, tenant, version, payload, false AS repeated, n
-FROM (SELECT {list}, wanted.n FROM {source} q
-      JOIN unnest({arrays}) WITH ORDINALITY AS wanted ({places}, n) ON {match}) p)sql";
+FROM (
+  SELECT p.*, sum(octet_length(payload)) OVER w - octet_length(payload) AS bytes_before
+  FROM (SELECT {list}, wanted.n FROM {source} q
+        JOIN unnest({arrays}) WITH ORDINALITY AS wanted ({places}, n) ON {match}) p
+  WINDOW w AS (ORDER BY n ROWS UNBOUNDED PRECEDING)) p
+WHERE bytes_before <= {bytes}
+ORDER BY n)sql";
 
 std::string Column(const std::string& name) { return "q." + QuoteIdentifier(name); }
 
@@ -227,7 +232,8 @@ std::string SourceQuery::KeysSql() const {
                            {"source", declaration_.SourceSql()},
                            {"arrays", arrays},
                            {"places", wanted},
-                           {"match", match}});
+                           {"match", match},
+                           {"bytes", fmt::format("{}", kPageBytes)}});
 }
 
 absl::StatusOr<SourcePage> SourceQuery::Run(postgres::Connection& connection,
@@ -237,8 +243,8 @@ absl::StatusOr<SourcePage> SourceQuery::Run(postgres::Connection& connection,
   if (!read.ok()) return Explain(read.status());
   SourcePage page;
   page.rows.reserve(static_cast<size_t>(read->rows()));
+  if (!read->empty()) page.read_at = (*read)[0].Time("read_at");
   for (const Row row : *read) {
-    page.read_at = row.Time("read_at");
     SourceRow& next = page.rows.emplace_back();
     next.key = KeyFrom(row, declaration_.key.size());
     next.aggregate_id = row.OptionalText("aggregate_id");
@@ -287,7 +293,10 @@ absl::StatusOr<SourcePage> SourceQuery::ReadKeys(postgres::Connection& connectio
     for (const KeyTexts& key : keys) column.Add(key[i]);
     params.Add(column);
   }
-  return Run(connection, KeysSql(), params);
+  ASSIGN_OR_RETURN(SourcePage page, Run(connection, KeysSql(), params));
+  page.last = page.bytes <= kPageBytes;
+  page.keys = page.last ? keys.size() : static_cast<size_t>(page.rows.back().n);
+  return page;
 }
 
 absl::StatusOr<std::optional<KeyTexts>> SourceQuery::Highest(

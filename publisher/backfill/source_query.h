@@ -28,6 +28,7 @@ struct SourcePage {
   bool last = false;  // none are behind it
   WallTime read_at;   // by the source's clock
   int64_t bytes = 0;  // of the payloads
+  size_t keys = 0;    // of ReadKeys: so many of them were looked for, from the first
 };
 
 // What reads a backfill's source: pages in the order of its key, each in a short transaction that
@@ -50,7 +51,7 @@ class SourceQuery {
   absl::StatusOr<SourcePage> Read(postgres::Connection& connection,
                                   const std::optional<KeyTexts>& after, const KeyTexts& up_to,
                                   int rows) const;
-  // Those of these keys that there are.
+  // Those of these keys that there are, in their order; of wide rows not all at once.
   absl::StatusOr<SourcePage> ReadKeys(postgres::Connection& connection,
                                       const std::vector<KeyTexts>& keys) const;
 

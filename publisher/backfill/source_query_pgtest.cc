@@ -148,6 +148,21 @@ TEST_F(SourceQueryTest, FindsTheRowsOfGivenKeys) {
   EXPECT_EQ(found, (std::map<int64_t, std::string>{{1, "3"}, {3, "7"}}));
 }
 
+TEST_F(SourceQueryTest, WideRowsOfGivenKeysComeAFewAtATime) {
+  Fill(10);
+  db_.Run("UPDATE shop.items SET name = repeat('x', 5 << 20) WHERE id <= 6");
+  const auto query = SourceQuery::Make(*connection_, Items()).value();
+  std::vector<KeyTexts> keys;
+  for (int i = 10; i > 0; --i) keys.push_back({fmt::format("{}", i)});
+  const auto page = query.ReadKeys(*connection_, keys).value();
+  EXPECT_EQ(page.rows.size(), 8U);
+  EXPECT_EQ(page.keys, 8U);
+  EXPECT_EQ(page.rows.back().key, keys[7]);
+  EXPECT_LT(page.bytes, 21 << 20);
+  EXPECT_FALSE(page.last);
+  EXPECT_EQ(query.ReadKeys(*connection_, {{"9"}, {"99"}})->keys, 2U);
+}
+
 TEST_F(SourceQueryTest, AQueryCanNotWrite) {
   Fill(3);
   Declaration declaration = Items();

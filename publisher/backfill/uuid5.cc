@@ -21,24 +21,21 @@ void Sha1Block(Digest& digest, const unsigned char* block) {
     words[i] = std::rotl(words[i - 3] ^ words[i - 8] ^ words[i - 14] ^ words[i - 16], 1);
   }
   auto [a, b, c, d, e] = digest;
-  for (int i = 0; i < 80; ++i) {
-    uint32_t mixed = 0;
-    if (i < 20) {
-      mixed = ((b & c) | (~b & d)) + 0x5A827999;
-    } else if (i < 40) {
-      mixed = (b ^ c ^ d) + 0x6ED9EBA1;
-    } else if (i < 60) {
-      mixed = ((b & c) | (b & d) | (c & d)) + 0x8F1BBCDC;
-    } else {
-      mixed = (b ^ c ^ d) + 0xCA62C1D6;
+  const auto rounds = [&, &a = a, &b = b, &c = c, &d = d, &e = e](int first, const auto& mix) {
+    for (int i = first; i < first + 20; ++i) {
+      const uint32_t next = std::rotl(a, 5) + mix(b, c, d) + e + words[i];
+      e = d;
+      d = c;
+      c = std::rotl(b, 30);
+      b = a;
+      a = next;
     }
-    const uint32_t next = std::rotl(a, 5) + mixed + e + words[i];
-    e = d;
-    d = c;
-    c = std::rotl(b, 30);
-    b = a;
-    a = next;
-  }
+  };
+  using Word = uint32_t;
+  rounds(0, [](Word x, Word y, Word z) { return ((x & y) | (~x & z)) + 0x5A827999; });
+  rounds(20, [](Word x, Word y, Word z) { return (x ^ y ^ z) + 0x6ED9EBA1; });
+  rounds(40, [](Word x, Word y, Word z) { return ((x & y) | (x & z) | (y & z)) + 0x8F1BBCDC; });
+  rounds(60, [](Word x, Word y, Word z) { return (x ^ y ^ z) + 0xCA62C1D6; });
   digest = {digest[0] + a, digest[1] + b, digest[2] + c, digest[3] + d, digest[4] + e};
 }
 
@@ -46,7 +43,7 @@ void Sha1Block(Digest& digest, const unsigned char* block) {
 Digest Sha1(std::string text) {
   const uint64_t bits = uint64_t{text.size()} * 8;
   text += '\x80';
-  while (text.size() % 64 != 56) text += '\0';
+  text.append((120 - text.size() % 64) % 64, '\0');
   for (int shift = 56; shift >= 0; shift -= 8) text += static_cast<char>(bits >> shift);
   Digest digest = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
   for (size_t at = 0; at < text.size(); at += 64) {

@@ -143,6 +143,24 @@ TEST_F(BackfillWorkerTest, ARepairSendsItsKeysAndTakesGhostsAway) {
                         R"(5 v1 {"id":5,"name":"item 5"})", R"(78 v2 absent {"id":78})"));
 }
 
+TEST_F(BackfillWorkerTest, ARepairOfWideRowsSendsThemAll) {
+  Fill(10);
+  db_.Run("UPDATE shop.items SET name = repeat('x', 5 << 20) WHERE id <= 8");
+  std::vector<KeyTexts> keys;
+  for (int i = 1; i <= 10; ++i) keys.push_back({fmt::format("{}", i)});
+  const Ghost ghost{{}, "78", "acme", 2, {{"id", 78}}};
+  const std::string id = store_.CreateRepair(Items(), keys, {ghost}, "ann", "").value();
+  EXPECT_TRUE(Make(bus_)->worker->Turn().value());
+  EXPECT_EQ(Of(id).state, "done") << Of(id).last_error;
+  EXPECT_EQ(Of(id).rows_done, 11);
+  std::vector<std::string> sent;
+  for (const auto& published : bus_.published()) {
+    sent.push_back(published.message.attributes.at("aggregate_id"));
+  }
+  EXPECT_THAT(sent,
+              ::testing::ElementsAre("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "78"));
+}
+
 // Where failover or a mistake has put another server in the replica's place.
 TEST_F(BackfillWorkerTest, WhatIsNoReplicaIsBelievedOnlyWhereItIsThePrimary) {
   Fill(10);

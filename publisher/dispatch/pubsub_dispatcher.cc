@@ -9,12 +9,14 @@
 
 namespace lockstep::publisher {
 
-TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics, bool any) {
-  return [project = std::move(project), topics = std::move(topics),
+TopicNames MapTopics(std::string project, const Topics& topics, bool any) {
+  std::map<std::string, std::string> targets = BusTopics(topics);
+  for (const auto& [logical, routes] : topics) targets.try_emplace(logical);  // no route to the bus
+  return [project = std::move(project), targets = std::move(targets),
           any](const std::string& logical) -> std::string {
-    const auto found = topics.find(logical);
-    if (found == topics.end() && !any) return "";
-    return pubsub::TopicName(project, found == topics.end() ? logical : found->second);
+    const auto found = targets.find(logical);
+    if (found == targets.end()) return any ? pubsub::TopicName(project, logical) : "";
+    return found->second.empty() ? "" : pubsub::TopicName(project, found->second);
   };
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "publisher/dispatch/dispatcher.h"
+#include "publisher/dispatch/route.h"
 #include "pubsub/publisher.h"
 
 namespace lockstep::publisher {
@@ -15,9 +16,10 @@ namespace lockstep::publisher {
 // thread.
 using TopicNames = std::function<std::string(const std::string& logical)>;
 
-// A logical topic that `topics` does not name goes nowhere, or with `any` to the Pub/Sub topic of
-// its own name: writers name topics, and the publisher's rights may reach further than theirs.
-TopicNames MapTopics(std::string project, std::map<std::string, std::string> topics, bool any);
+// A logical topic that `topics` names goes where its route to the bus leads, if it has one. Another
+// goes nowhere, or with `any` to the Pub/Sub topic of its own name: writers name topics, and the
+// publisher's rights may reach further than theirs.
+TopicNames MapTopics(std::string project, const Topics& topics, bool any);
 
 // Hands rows to Pub/Sub. Rows whose topic goes nowhere are refused. A row that can't be a message
 // fails by itself; the rest of its batch, but for what stands behind it in its key, is sent. Safe

@@ -19,6 +19,7 @@ class VersionedTopicsOnly : public Dispatcher {
 
   void Dispatch(const std::string& table, const std::string& topic, std::vector<RowPtr> rows,
                 Done done) override;
+  RequestShape Shape(const std::string& topic) const override { return next_.Shape(topic); }
   void SetMaxRequests(const std::string& table, int requests) override {
     next_.SetMaxRequests(table, requests);
   }

@@ -13,9 +13,8 @@ constexpr size_t kOwnAttributes = 13;  // those below; a row's own come on top
 
 }  // namespace
 
-absl::StatusOr<pubsub::Message> ToMessage(const OutboxRow& row) {
-  pubsub::Message message;
-  auto& attributes = message.attributes;
+absl::StatusOr<Attributes> AttributesOf(const OutboxRow& row) {
+  Attributes attributes;
   attributes.reserve(kOwnAttributes);
   if (row.attributes != "{}" && !row.attributes.empty()) {
     const auto own = nlohmann::json::parse(row.attributes, nullptr, /*allow_exceptions=*/false);
@@ -40,6 +39,12 @@ absl::StatusOr<pubsub::Message> ToMessage(const OutboxRow& row) {
   if (row.traceparent.has_value()) attributes["traceparent"] = *row.traceparent;
   if (row.tracestate.has_value()) attributes["tracestate"] = *row.tracestate;
   attributes.erase(kHeartbeatAttribute);
+  return attributes;
+}
+
+absl::StatusOr<pubsub::Message> ToMessage(const OutboxRow& row) {
+  pubsub::Message message;
+  ASSIGN_OR_RETURN(message.attributes, AttributesOf(row));
   message.data = row.payload;
   message.ordering_key = row.aggregate_id;
   RETURN_IF_ERROR(pubsub::CheckLimits(message));

@@ -23,7 +23,9 @@ struct Line {
 };
 constexpr Line kLines[] = {
     {Kind::kPublished, log::Debug, "published", "outbox_flush_success"},
-    {Kind::kDedupHit, log::Info, "the bus had the event already", "outbox_flush_dedup_hit"},
+    {Kind::kKnown, log::Info, "the bus had the event already", "outbox_flush_known"},
+    {Kind::kDedupHit, log::Info, "its content was sent to the space already; it is not sent again",
+     "outbox_flush_dedup_hit"},
     {Kind::kRetry, log::Warning, "the row will be tried again", "outbox_flush_retry"},
     {Kind::kUnblamed, log::Warning,
      "the row will be tried again, and dies only when others of its topic pass; lockstepctl outbox "
@@ -50,7 +52,8 @@ void RelayLog::OnRow(const RowEvent& event) {
   if (kind == Kind::kPublished && log::CurrentLevel() > log::Level::kDebug) return;
   const Line* const line = std::ranges::find(kLines, kind, &Line::kind);
   if (line == std::end(kLines)) return;
-  const bool published = kind == Kind::kPublished || kind == Kind::kDedupHit;
+  const bool published =
+      kind == Kind::kPublished || kind == Kind::kKnown || kind == Kind::kDedupHit;
   const bool spent = kind == Kind::kRetry || kind == Kind::kDead;
   const bool outage = kind == Kind::kOutage || kind == Kind::kUnblamed;
   const std::string_view tenant = row.tenant_id ? *row.tenant_id : std::string_view();

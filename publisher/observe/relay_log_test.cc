@@ -47,6 +47,7 @@ std::map<std::string, std::string> Lines(bool mask_keys) {
   const auto line = [&](const RowEvent& event) { return Line([&] { log.OnRow(event); }); };
   return {
       {"outbox_flush_success", line({Kind::kPublished, row, Millis(5)})},
+      {"outbox_flush_known", line({Kind::kKnown, row, Millis(5)})},
       {"outbox_flush_dedup_hit", line({Kind::kDedupHit, row, Millis(5)})},
       {"outbox_flush_retry", line({.kind = Kind::kRetry,
                                    .row = row,

@@ -22,6 +22,8 @@ RelayMetrics::RelayMetrics(MetricsRegistry& registry, std::string table, TopicLa
                        {{"table", table_}})),
       conflicts_(&CounterOf(registry, "outbox_lost_leases_total",
                             "steps that found their lease gone", {{"table", table_}})),
+      dedup_hits_(&CounterOf(registry, "outbox_dedup_hits_total",
+                             "rows not sent because their content was", {{"table", table_}})),
       held_(&ShardsHeld(registry, table_)),
       retry_delay_(&HistogramOf(registry, "outbox_retry_delay_seconds",
                                 "waits given to rows that failed", {{"table", table_}})) {
@@ -70,8 +72,10 @@ void RelayMetrics::OnClaimed(const std::vector<OutboxRow>& rows) {
 
 void RelayMetrics::OnRow(const RowEvent& event) {
   switch (event.kind) {
+    case RowEvent::Kind::kDedupHit:
+      return dedup_hits_->Increment();
     case RowEvent::Kind::kPublished:
-    case RowEvent::Kind::kDedupHit: {
+    case RowEvent::Kind::kKnown: {
       Topic& topic = Of(event.row.topic);
       topic.succeeded->Increment();
       topic.success_latency->Observe(Seconds(event.took));

@@ -40,6 +40,7 @@ class RelayMetrics : public RelayEvents {
   TopicLabels labels_;
   prometheus::Gauge* leader_;
   prometheus::Counter* conflicts_;
+  prometheus::Counter* dedup_hits_;
   prometheus::Gauge* held_;
   prometheus::Histogram* retry_delay_;
   std::map<std::string, Topic> topics_;  // by label, resolved once

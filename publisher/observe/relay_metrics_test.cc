@@ -33,7 +33,7 @@ TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
   metrics.OnClaimed({row, again});
   metrics.OnShards({0}, 1);
   metrics.OnRow({Kind::kPublished, row, Millis(5)});
-  metrics.OnRow({Kind::kDedupHit, row, Millis(5)});
+  metrics.OnRow({Kind::kKnown, row, Millis(5)});
   metrics.OnRow({Kind::kFailed, row, Millis(5)});
   metrics.OnRow(
       {.kind = Kind::kRetry, .row = row, .wait = Millis(1000), .code = "UNKNOWN.INTERNAL"});
@@ -72,7 +72,7 @@ TEST(RelayMetrics, SaysWhatHappenedByTableAndTopic) {
 // A writer names topics, and a label stays until the process ends.
 TEST(RelayMetrics, TopicsBeyondAHundredShareALabelButThoseOfTheConfiguration) {
   MetricsRegistry registry;
-  const std::map<std::string, std::string> configured = {{"mine", "shop.events"}};
+  const Topics configured = {{"mine", "shop.events"}};
   RelayMetrics metrics(registry, "shop.outbox", TopicLabels(configured));
   for (int i = 0; i < 1'000; ++i) metrics.OnClaimed({Row("t" + std::to_string(i))});
   metrics.OnClaimed({Row("mine")});

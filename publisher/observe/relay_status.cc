@@ -14,12 +14,13 @@ void RelayStatus::OnClaimed(const std::vector<OutboxRow>& rows) {
 void RelayStatus::OnRow(const RowEvent& event) {
   using Kind = RowEvent::Kind;
   const std::scoped_lock lock(mu_);
-  if (event.kind == Kind::kPublished || event.kind == Kind::kDedupHit) {
+  if (event.kind == Kind::kPublished || event.kind == Kind::kKnown ||
+      event.kind == Kind::kDedupHit) {
     TopicStatus& topic = record_.topics[labels_.Of(event.row.topic)];
     ++topic.published;
     ++record_.published;
     topic.last_publish = record_.last_publish = Clock::System().Now();
-    topic.outage.clear();
+    if (event.kind != Kind::kDedupHit) topic.outage.clear();  // which went nowhere
   } else if (event.kind == Kind::kOutage) {
     record_.topics[labels_.Of(event.row.topic)].outage = event.error;
   } else if (event.kind == Kind::kUnblamed) {

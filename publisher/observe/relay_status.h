@@ -10,13 +10,15 @@
 #include "publisher/observe/topic_labels.h"
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/relay/relay_events.h"
+#include "publisher/routes/route_dispatcher.h"
 
 namespace lockstep::publisher {
 
 struct TopicStatus {
   std::string outage;  // why it is out of reach; empty when it is not
   int64_t published = 0;
-  WallTime last_publish;  // the epoch of the clock = never
+  WallTime last_publish;            // the epoch of the clock = never
+  std::vector<RouteStatus> routes;  // those of `topics`; none for a topic that it does not name
 };
 
 // What a relay did since it was started.

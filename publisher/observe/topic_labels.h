@@ -1,8 +1,9 @@
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
+
+#include "publisher/dispatch/route.h"
 
 namespace lockstep::publisher {
 
@@ -14,7 +15,7 @@ class TopicLabels {
   static constexpr size_t kMostOthers = 100;
   static constexpr char kRest[] = "(other)";  // no logical topic has parentheses
 
-  explicit TopicLabels(const std::map<std::string, std::string>& configured = {}) {
+  explicit TopicLabels(const Topics& configured = {}) {
     for (const auto& [logical, target] : configured) names_.insert(logical);
     most_ = names_.size() + kMostOthers;
   }

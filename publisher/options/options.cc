@@ -1,5 +1,6 @@
 #include "publisher/options/options.h"
 
+#include <algorithm>
 #include <set>
 
 #include "platform/config/config.h"
@@ -7,6 +8,7 @@
 #include "platform/daemon/http_server.h"
 #include "platform/log/log.h"
 #include "platform/log/masking.h"
+#include "platform/shown_address.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "publisher/dispatch/topic_style.h"
@@ -98,6 +100,53 @@ void BindCleaner(ConfigSection& config, CleanerOptions& cleaner) {
   followed.Key("batch_size", &cleaner.batch_size, "rows per DELETE");
 }
 
+// Each topic's routes, and what goes with them, told where they stand.
+void CheckTopics(ConfigSection& config, const PublisherConfig& options) {
+  for (const auto& [topic, routes] : options.topics) {
+    if (const auto parsed = ParseRoutes(routes); !parsed.ok()) {
+      config.ErrorAt("topics", topic,
+                     fmt::format("topics.{}: {}", topic, MessageOf(parsed.status())));
+    }
+  }
+}
+
+bool GoesTo(const Topics& topics, const std::string& url) {
+  return std::ranges::any_of(topics, [&](const auto& topic) {
+    return std::ranges::any_of(topic.second, [&](const std::string& text) {
+      const auto route = ParseRoute(text);
+      return route.ok() && route->kind == Route::Kind::kHttp && route->target == url;
+    });
+  });
+}
+
+void BindRoutes(ConfigSection& config, const Topics& topics, RouteOptions& routes) {
+  config.Key("concurrency", &routes.concurrency, "requests under way per host");
+  Bind(config, routes.defaults);
+  routes.endpoints.clear();
+  config.List(
+      "endpoints", "url",
+      [&](ConfigSection& item) {
+        std::string url;
+        envelope::EndpointOptions own = routes.defaults;
+        item.Key("url", &url, "an address that `topics` names");
+        Bind(item, own);
+        if (url.empty()) return;  // --help
+        const auto route = ParseRoute(url);
+        if (!route.ok() || route->kind != Route::Kind::kHttp) {
+          return item.Error(route.ok() ? "an endpoint's url is http://… or https://…"
+                                       : MessageOf(route.status()));
+        }
+        if (!GoesTo(topics, route->target)) {
+          item.Error(fmt::format("no topic goes to {}: write the address as `topics` has it",
+                                 ShownAddresses(url)));
+        }
+        if (!routes.endpoints.emplace(route->target, std::move(own)).second) {
+          item.Error(fmt::format("{} stands twice", route->name));
+        }
+      },
+      "settings of one address, in place of those above");
+}
+
 absl::Status Positive(std::string_view name, int64_t value) {
   if (value > 0) return absl::OkStatus();
   return InvalidArgument("{} must be above 0", name);
@@ -159,16 +208,32 @@ absl::Status PublisherConfig::Validate() const {
       }
     }
   }
+  const auto bus_topics = BusTopics(topics);
   for (const std::string& topic : heartbeat.topics) {
     if (!any_topic && !topics.contains(topic)) {
       return InvalidArgument("heartbeat.topics names {}, which the table `topics` does not have",
                              topic);
     }
+    if (topics.contains(topic) && !bus_topics.contains(topic)) {
+      return InvalidArgument(
+          "heartbeat.topics names {}, which goes to no bus: heartbeats are for consumers of "
+          "Pub/Sub",
+          topic);
+    }
   }
+  for (const auto& [topic, routes] : topics) {
+    const auto parsed = ParseRoutes(routes);
+    if (!parsed.ok()) return InvalidArgument("topics.{}: {}", topic, MessageOf(parsed.status()));
+  }
+  RETURN_IF_ERROR(Positive("routes.concurrency", routes.concurrency));
   if (metrics.path.empty() || metrics.path[0] != '/') {
     return InvalidArgument("metrics.path must start with '/'");
   }
   return absl::OkStatus();
+}
+
+bool PublisherConfig::NeedsBus() const {
+  return any_topic || topics.empty() || !BusTopics(topics).empty();
 }
 
 void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, log::Options& log) {
@@ -176,8 +241,14 @@ void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, lo
   config.Key("instance", &options.instance, "this publisher's name; empty = host:pid");
   config.Section("relay", [&](ConfigSection& relay) { BindRelay(relay, options); });
   config.Section("cleaner", [&](ConfigSection& cleaner) { BindCleaner(cleaner, options.cleaner); });
-  config.Key("topics", &options.topics,
-             "logical topic -> Pub/Sub topic; a row of one that is not named here is dead");
+  std::map<std::string, std::vector<std::string>> topics;
+  config.Key("topics", &topics,
+             "logical topic -> route or list of routes: a Pub/Sub topic (bus:…), http://…, "
+             "https://…, custom:…; a row of one that is not named here is dead");
+  options.topics = Topics(topics.begin(), topics.end());
+  CheckTopics(config, options);
+  config.Section(
+      "routes", [&](ConfigSection& routes) { BindRoutes(routes, options.topics, options.routes); });
   config.Key("any_topic", &options.any_topic,
              "a topic that `topics` does not name goes to the Pub/Sub topic of its name");
   config.Choice("topic_style", &options.topic_style,
@@ -206,7 +277,7 @@ void Bind(ConfigSection& config, PublisherConfig& options, HttpOptions& http, lo
                 "PROMETHEUS_METRICS_ENABLED");
     metrics.Key("path", &options.metrics.path, "where", "PROMETHEUS_METRICS_PATH");
     metrics.Key("backlog_interval", &options.metrics.backlog_interval,
-                "how often rows are counted for outbox_pending, outbox_locked and replay_total");
+                "how often rows are counted for outbox_pending, outbox_locked and tx_replay_total");
   });
   config.Section("log", [&](ConfigSection& section) { Bind(section, log); });
   BindMasking(config, &options.mask_keys);

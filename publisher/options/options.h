@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "envelope/http/endpoint_options.h"
 #include "platform/clock.h"
 #include "platform/retry_policy.h"
+#include "publisher/dispatch/route.h"
 
 namespace lockstep {
 class ConfigSection;
@@ -85,6 +87,15 @@ struct MetricsOptions {
   Millis backlog_interval{30'000};  // how often rows are counted for outbox_pending and others
 };
 
+// How events go to URLs (docs/routes.md).
+struct RouteOptions {
+  RouteOptions() { defaults.settings.timeout = Millis(10'000); }
+
+  envelope::EndpointOptions defaults;
+  int concurrency = 64;                                        // requests under way per host
+  std::map<std::string, envelope::EndpointOptions> endpoints;  // by URL, in place of the defaults
+};
+
 enum class TopicStyle { kAny, kVersioned };
 
 // Everything but the bus, the HTTP endpoint and the log.
@@ -97,7 +108,8 @@ struct PublisherConfig {
   CleanerOptions cleaner;
   HeartbeatOptions heartbeat;
   BackfillOptions backfill;
-  std::map<std::string, std::string> topics;  // logical -> Pub/Sub
+  Topics topics;  // logical -> routes: docs/routes.md
+  RouteOptions routes;
   bool any_topic = false;  // others go to the topic of their name; false = such a row is dead
   TopicStyle topic_style = TopicStyle::kAny;
   MetricsOptions metrics;
@@ -105,6 +117,8 @@ struct PublisherConfig {
   Millis ready_grace{30'000};  // readiness outlives a lost database by so long
 
   absl::Status Validate() const;
+  // Whether anything of it goes to a bus.
+  bool NeedsBus() const;
 };
 
 // The keys of lockstep-publisher, but for those of Pub/Sub.

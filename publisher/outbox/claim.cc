@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "platform/status.h"
@@ -19,40 +20,61 @@ using postgres::Statement;
 // alone, $11 dead rows block. Times are the database's own, and statement_timestamp() because an
 // index condition can't be volatile.
 //
-// A lease that begins later than one could end was written before the clock went back: it is none.
+// The leases that count: those that run, and this owner's own. One that begins later than one could
+// end was written before the clock went back: it is none. No row is claimed before it is available,
+// so the leases of rows from $7 on are not older than that.
 //
-// Lock first, filter second: `candidate` locks; only then is looked for earlier versions.
+// Of NOT IN, Postgres makes a hash table, once; of <> ALL it would not.
+constexpr char kHeld[] = R"sql(
+  SELECT l.token, l.sequences
+  FROM {leases} l
+  WHERE l.claimed_at >= $7::timestamptz
+    AND (l.token = ANY ($9::uuid[])
+         OR (l.locked_at > statement_timestamp() - $3::bigint * interval '1 ms'
+             AND l.locked_at <= statement_timestamp() + $3::bigint * interval '1 ms')))sql";
+
+// Lock first, filter second: `candidate` locks; only then is looked for other claims (`change`) and
+// for earlier versions. Two claims that are under way at once don't see each other's leases. But of
+// the rows that this one has locked, the other has let go, and so ended; {changed_leases} looks at
+// the leases anew, after the locks.
 constexpr char kCandidate[] = R"sql(
-  SELECT sequence, tenant_id, aggregate_type, aggregate_id, version, available_at, locked_at
-  FROM {outbox}
-  WHERE published_at IS NULL
-    AND available_at <= statement_timestamp()
-    AND (available_at, sequence) > ($7::timestamptz, $8::bigint)
-    AND (lock_token IS NULL OR ((locked_at <= statement_timestamp() - $3::bigint * interval '1 ms'
-                                 OR locked_at > statement_timestamp() + $3::bigint * interval '1 ms')
-                                AND lock_token <> ALL ($9::uuid[])))
-    AND ($6::int = 1 OR lockstep.shard_of(aggregate_id, $6::int) = ANY ($5::int[]))
-    AND topic <> ALL ($10::text[])
-  ORDER BY available_at, sequence
+  SELECT p.sequence, p.aggregate_hash, p.version, p.available_at, p.attempts, p.locked_at, p.taken_by
+  FROM {pending} p
+  WHERE p.available_at <= statement_timestamp()
+    AND (p.available_at, p.sequence) > ($7::timestamptz, $8::bigint)
+    AND p.sequence NOT IN (SELECT unnest(h.sequences) FROM held h)
+    AND ($6::int = 1 OR lockstep.shard_of_hash(p.aggregate_hash, $6::int) = ANY ($5::int[]))
+    AND (cardinality($10::text[]) = 0
+         OR (SELECT e.topic FROM {outbox} e WHERE e.sequence = p.sequence) <> ALL ($10::text[]))
+  ORDER BY p.available_at, p.sequence
   LIMIT $4::int
   FOR UPDATE SKIP LOCKED)sql";
+
+constexpr char kLeaseChanges[] = R"sql(
+  SELECT x.busy, x.lapsed
+  FROM (SELECT array_agg(sequence) AS sequences FROM candidate) c,
+       {changed_leases}($7::timestamptz, coalesce((SELECT array_agg(token) FROM held), '{}'), $9::uuid[],
+                        $3::bigint * interval '1 ms', c.sequences) x)sql";
+
+constexpr char kGood[] = R"sql(
+good AS MATERIALIZED (
+  SELECT c.*, x.lapsed IS NOT NULL AND c.sequence = ANY (x.lapsed) AS lapsed
+  FROM candidate c, change x WHERE x.busy IS NULL OR c.sequence <> ALL (x.busy)))sql";
 
 // An unpublished version p of the aggregate of a, below its top, that is neither in this claim nor
 // in this owner's hands already.
 constexpr char kEarlier[] = R"sql(
-      p.published_at IS NULL
-      AND p.aggregate_id = a.aggregate_id AND p.version < a.top
-      AND p.aggregate_type = a.aggregate_type
-      AND p.tenant_id IS NOT DISTINCT FROM a.tenant_id
+      p.aggregate_hash = a.aggregate_hash AND p.version < a.top
       AND ($11::boolean OR p.dead_at IS NULL)
-      AND (p.lock_token IS NULL OR p.lock_token <> ALL ($9::uuid[]))
-      AND p.sequence <> ALL (a.sequences))sql";
+      AND p.sequence <> ALL (a.sequences)
+      AND p.sequence NOT IN (SELECT unnest(l.sequences) FROM {leases} l WHERE l.token = ANY ($9::uuid[])))sql";
 
 constexpr char kClaimedRow[] = R"sql(
-       c.sequence, c.event_id, c.tenant_id, c.topic, c.aggregate_type, c.aggregate_id, c.event_type, c.version,
-       c.schema_version, c.payload, c.content_type, c.attributes, c.traceparent, c.tracestate,
-       to_char(c.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS occurred_at,
-       c.created_at, c.attempts, lockstep.shard_of(c.aggregate_id, $6::int) AS shard)sql";
+       e.sequence, e.event_id, e.tenant_id, e.topic, e.aggregate_type, e.aggregate_id, e.event_type, e.version,
+       e.schema_version, e.payload, e.content_type, e.attributes, e.traceparent, e.tracestate,
+       to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS occurred_at,
+       e.created_at, c.attempts, c.taken_by, e.target_space, e.payload_sha, c.aggregate_hash,
+       lockstep.shard_of_hash(c.aggregate_hash, $6::int) AS shard)sql";
 
 // For any number of rows: `blocked` finds the earliest such version once per aggregate. Candidates
 // above it are not taken, and pushed out of the way: behind a lease until it expires, behind a row
@@ -62,76 +84,102 @@ constexpr char kClaimedRow[] = R"sql(
 // Always answers the number of candidates, the last one's place and a moment a second ago; with no
 // row claimed, in one row without a sequence.
 constexpr char kClaim[] = R"sql(
-WITH candidate AS MATERIALIZED ({candidate}),
+WITH held AS MATERIALIZED ({held}),
+candidate AS MATERIALIZED ({candidate}),
+change AS MATERIALIZED ({change}),
+{good},
 aggregate AS MATERIALIZED (
-  SELECT tenant_id, aggregate_type, aggregate_id, max(version) AS top, array_agg(sequence) AS sequences,
-         array_agg(version) AS versions, array_agg(locked_at IS NULL) AS fresh
-  FROM candidate GROUP BY tenant_id, aggregate_type, aggregate_id
+  SELECT aggregate_hash, max(version) AS top, array_agg(sequence) AS sequences, array_agg(version) AS versions,
+         array_agg(attempts) AS attempts, array_agg(taken_by) AS taken_by,
+         array_agg(locked_at IS NULL AND NOT lapsed) AS fresh
+  FROM good GROUP BY aggregate_hash
 ),
 blocked AS MATERIALIZED (
-  SELECT a.sequences, a.versions, a.fresh, b.version AS limit_version, b.until
+  SELECT a.*, b.version AS limit_version, b.until
   FROM aggregate a
   LEFT JOIN LATERAL (
     SELECT p.version,
            CASE
              WHEN p.dead_at IS NOT NULL OR p.quarantined_at IS NOT NULL THEN 'infinity'
-             WHEN p.lock_token IS NOT NULL AND p.locked_at > statement_timestamp() - $3::bigint * interval '1 ms'
-                  AND p.locked_at <= statement_timestamp() + $3::bigint * interval '1 ms'
-               THEN p.locked_at + $3::bigint * interval '1 ms'
-             WHEN p.available_at > statement_timestamp() AND p.attempts > 0 THEN 'infinity'
-             ELSE p.available_at
+             ELSE coalesce(
+               (SELECT max(l.locked_at) + $3::bigint * interval '1 ms' FROM {leases} l
+                WHERE l.claimed_at >= p.available_at AND p.sequence = ANY (l.sequences)
+                  AND l.locked_at > statement_timestamp() - $3::bigint * interval '1 ms'
+                  AND l.locked_at <= statement_timestamp() + $3::bigint * interval '1 ms'),
+               CASE WHEN p.available_at > statement_timestamp() AND p.attempts > 0 THEN 'infinity'
+                    ELSE p.available_at END)
            END AS until
-    FROM {outbox} p
+    FROM {pending} p
     WHERE {earlier}
     ORDER BY p.version
     LIMIT 1
   ) b ON true
 ),
 judged AS MATERIALIZED (
-  SELECT r.sequence, r.fresh, CASE WHEN r.version > b.limit_version THEN b.until END AS until
-  FROM blocked b, unnest(b.sequences, b.versions, b.fresh) AS r(sequence, version, fresh)
+  SELECT b.aggregate_hash, r.*, CASE WHEN r.version > b.limit_version THEN b.until END AS until
+  FROM blocked b, unnest(b.sequences, b.versions, b.attempts, b.taken_by, b.fresh)
+                    AS r(sequence, version, attempts, taken_by, fresh)
 ),
 pushed AS (
-  UPDATE {outbox} t SET available_at = j.until
+  UPDATE {pending} t SET available_at = j.until, locked_at = coalesce(t.locked_at, CASE WHEN NOT j.fresh THEN statement_timestamp() END)
   FROM judged j
-  WHERE t.sequence = j.sequence AND j.until > t.available_at
+  WHERE t.aggregate_hash = j.aggregate_hash AND t.version = j.version AND t.sequence = j.sequence
+    AND j.until > t.available_at
 ),
-claimed AS (
-  UPDATE {outbox} t SET lock_token = $1::uuid, locked_by = $2::text, locked_at = clock_timestamp()
-  FROM judged j
-  WHERE t.sequence = j.sequence AND j.until IS NULL
-  RETURNING t.*, j.fresh
+lease AS (
+  INSERT INTO {leases} (token, owner, claimed_at, locked_at, sequences)
+  SELECT $1::uuid, $2::text, greatest(clock_timestamp(), statement_timestamp()), clock_timestamp(), array_agg(j.sequence)
+  FROM judged j WHERE j.until IS NULL HAVING count(*) > 0
 )
 SELECT n.candidates, n.last_available_at, n.last_sequence, statement_timestamp() - interval '1 s' AS a_second_ago,
        {row}, c.fresh
 FROM (SELECT count(*) AS candidates, max(available_at) AS last_available_at,
              (array_agg(sequence ORDER BY available_at DESC, sequence DESC))[1] AS last_sequence
       FROM candidate) n
-LEFT JOIN claimed c ON true
-ORDER BY c.sequence)sql";
+LEFT JOIN (judged c JOIN {outbox} e ON e.sequence = c.sequence) ON c.until IS NULL
+ORDER BY e.sequence)sql";
 
 // For a handful of rows, of which as a rule none is blocked: it does less, looks once per row, and
-// leaves those that are blocked where they are. (By number, without a join or a NOT EXISTS: planned
-// once, on a small table, those could go through all of a large one. Not by ctid: a row that was
-// touched since the snapshot is locked in its new place, where this statement does not see it.)
-// Answers as kClaim does, but no last place, and nothing at all when it took none.
+// leaves those that are blocked where they are. Answers as kClaim does, but no last place, and
+// nothing at all when it took none.
 constexpr char kClaimFew[] = R"sql(
-WITH candidate AS MATERIALIZED ({candidate})
-UPDATE {outbox} c SET lock_token = $1::uuid, locked_by = $2::text, locked_at = clock_timestamp()
-WHERE c.sequence = ANY (ARRAY(
-  SELECT a.sequence
-  FROM (SELECT f.*, f.version AS top, ARRAY(SELECT sequence FROM candidate) AS sequences FROM candidate f) a
-  WHERE (SELECT p.sequence FROM {outbox} p WHERE {earlier} ORDER BY p.version LIMIT 1) IS NULL))
-RETURNING (SELECT count(*) FROM candidate) AS candidates, NULL AS last_available_at, NULL AS last_sequence,
-          statement_timestamp() - interval '1 s' AS a_second_ago, {row},
-          (SELECT f.locked_at IS NULL FROM candidate f WHERE f.sequence = c.sequence) AS fresh)sql";
+WITH held AS MATERIALIZED ({held}),
+candidate AS MATERIALIZED ({candidate}),
+change AS MATERIALIZED ({change}),
+{good},
+free AS MATERIALIZED (
+  SELECT a.sequence, a.aggregate_hash, a.attempts, a.taken_by, a.locked_at IS NULL AND NOT a.lapsed AS fresh
+  FROM (SELECT g.*, g.version AS top, ARRAY(SELECT sequence FROM good) AS sequences FROM good g) a
+  WHERE (SELECT p.sequence FROM {pending} p WHERE {earlier} ORDER BY p.version LIMIT 1) IS NULL
+),
+lease AS (
+  INSERT INTO {leases} (token, owner, claimed_at, locked_at, sequences)
+  SELECT $1::uuid, $2::text, greatest(clock_timestamp(), statement_timestamp()), clock_timestamp(), array_agg(f.sequence)
+  FROM free f HAVING count(*) > 0
+)
+SELECT (SELECT count(*) FROM candidate) AS candidates, NULL AS last_available_at, NULL AS last_sequence,
+       statement_timestamp() - interval '1 s' AS a_second_ago, {row}, c.fresh
+FROM free c JOIN {outbox} e ON e.sequence = c.sequence)sql";
 
 // Candidates of a claim for which little is done beforehand.
 constexpr int kFew = 8;
 
 std::string WithParts(std::string_view sql) {
-  return postgres::FillNames(
-      sql, {{"candidate", kCandidate}, {"earlier", kEarlier}, {"row", kClaimedRow}});
+  return postgres::FillNames(sql, {{"held", kHeld},
+                                   {"candidate", kCandidate},
+                                   {"change", kLeaseChanges},
+                                   {"good", kGood},
+                                   {"earlier", kEarlier},
+                                   {"row", kClaimedRow}});
+}
+
+std::map<std::string, std::string> ReadTakenBy(const std::string& text) {
+  std::map<std::string, std::string> taken;
+  const auto routes = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  for (const auto& [route, message_id] : routes.items()) {
+    taken[route] = message_id.is_string() ? message_id.get<std::string>() : "";
+  }
+  return taken;
 }
 
 OutboxRow ReadRow(const Row& from, const std::string& token) {
@@ -153,6 +201,12 @@ OutboxRow ReadRow(const Row& from, const std::string& token) {
   row.occurred_at = from.Text("occurred_at");
   row.created_at = from.Time("created_at");
   row.attempts = static_cast<int>(from.Int("attempts"));
+  if (const auto taken_by = from.OptionalText("taken_by")) row.taken_by = ReadTakenBy(*taken_by);
+  if (const auto space = from.OptionalText("target_space")) {
+    row.target_space = *space;
+    row.payload_sha = from.Bytes("payload_sha");
+  }
+  row.aggregate_hash = from.Int("aggregate_hash");
   row.shard = static_cast<int>(from.Int("shard"));
   row.first_claim = from.Bool("fresh");
   row.lock_token = token;

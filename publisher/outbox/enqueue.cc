@@ -32,7 +32,8 @@ std::vector<std::optional<std::string>> EnqueueParameters(const std::string& out
           event.traceparent,
           event.tracestate,
           event.occurred_at.has_value() ? std::optional(FormatTimestamp(*event.occurred_at))
-                                        : std::nullopt};
+                                        : std::nullopt,
+          event.target_space};
 }
 
 absl::StatusOr<int64_t> Enqueue(postgres::Transaction& transaction, const std::string& outbox,

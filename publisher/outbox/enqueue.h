@@ -32,6 +32,8 @@ struct NewEvent {
   std::optional<std::string> traceparent;
   std::optional<std::string> tracestate;
   std::optional<WallTime> occurred_at;  // nullopt = now
+  // Content dedup (docs/routes.md): the same payload is sent to a space once. nullopt = always.
+  std::optional<std::string> target_space = std::nullopt;
 };
 
 // Puts an event into an outbox in the caller's transaction: it is published if and when that
@@ -41,10 +43,10 @@ struct NewEvent {
 absl::StatusOr<int64_t> Enqueue(postgres::Transaction& transaction, const std::string& outbox,
                                 const NewEvent& event);
 
-// The same as SQL with parameters $1 … $15, for any other client.
+// The same as SQL with parameters $1 … $16, for any other client.
 inline constexpr char kEnqueueSql[] =
     "SELECT lockstep.enqueue($1::regclass, $2, $3, $4, $5, $6::bigint, $7::bytea, $8::uuid, $9, "
-    "$10::int, $11, $12::jsonb, $13, $14, $15::timestamptz)";
+    "$10::int, $11, $12::jsonb, $13, $14, $15::timestamptz, $16)";
 std::vector<std::optional<std::string>> EnqueueParameters(const std::string& outbox,
                                                           const NewEvent& event);
 

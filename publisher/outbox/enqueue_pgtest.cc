@@ -89,7 +89,7 @@ TEST_F(EnqueueTest, RefusesWhatPubsubWouldRefuse) {
       {"'t', 'item', 'k', '1a', 1, 'p'", "event type"},
       {"'t', 'item', repeat('k', 1025), 'T', 1, 'p'", "ordering key"},
       {"'t', 'item', '', 'T', 1, 'p'", "ordering key"},
-      {"'t', 'item', 'k', 'T', 0, 'p'", "versions start at 1"},
+      {"'t', 'item', 'k', 'T', 0, 'p'", "the version must be 1 or more"},
       {"'t', 'item', 'k', 'T', 1, NULL", "payload"},
       {"'t', 'item', 'k', 'T', 1, decode(repeat('00', 10000000), 'hex')", "10 MB"},
       {"'t', 'item', 'k', 'T', 1, 'p', attributes => '[]'", "JSON object"},
@@ -151,10 +151,10 @@ TEST_F(EnqueueTest, ARepeatedEventIsRecognisedWhicheverIndexMeetsIt) {
       RETURN event_type;
     END $$;
     ALTER TABLE shop.outbox DROP CONSTRAINT outbox_event_id_key,
-      DROP CONSTRAINT outbox_tenant_id_aggregate_type_aggregate_id_version_key;
+      DROP CONSTRAINT outbox_aggregate_id_version_aggregate_type_tenant_id_key;
     CREATE INDEX ON shop.outbox (shop.wait(event_type));
     ALTER TABLE shop.outbox ADD UNIQUE (event_id),
-      ADD UNIQUE NULLS NOT DISTINCT (tenant_id, aggregate_type, aggregate_id, version))sql");
+      ADD UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id))sql");
   constexpr char kEnqueue[] =
       "SELECT lockstep.enqueue('shop.outbox', 't', 'item', 'k', 'T', 1, 'p', "
       "event_id => '00000000-0000-4000-8000-000000000001')";
@@ -189,6 +189,145 @@ TEST_F(EnqueueTest, MakesTheTransactionDurableWhateverTheSourceSays) {
                     .ok());
     EXPECT_EQ(transaction->Execute("SHOW synchronous_commit")->Text(0, 0), "on") << setting;
   }
+}
+
+TEST_F(EnqueueTest, TakesAPayloadOfJsonAndWhatIsNotTypedAsBytes) {
+  ASSERT_TRUE(Try("'t', 'item', 'k', 'T', 1, jsonb_build_object('a', 1)").ok());
+  ASSERT_TRUE(Try("'t', 'item', 'k', 'T', 2, '\\x6869'").ok());
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox WHERE version = 1 AND content_type = "
+                         "'application/json' AND convert_from(payload, 'UTF8')::jsonb = '{\"a\": "
+                         "1}'"),
+            1);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox WHERE version = 2 AND content_type = "
+                         "'application/protobuf' AND payload = 'hi'"),
+            1);
+}
+
+TEST_F(EnqueueTest, ManyAreAnsweredInTheirOrderAndRepeatedOnesByTheFirst) {
+  const auto many = [&](const std::string& arguments) {
+    return connection_->Execute("SELECT lockstep.enqueue_many('shop.outbox', " + arguments +
+                                ")::text");
+  };
+  const std::string two =
+      "'{t,t}', '{item,item}', '{k,l}', '{T,T}', '{1,1}', '{a,b}', event_ids => "
+      "'{00000000-0000-4000-8000-000000000001,00000000-0000-4000-8000-000000000002}'";
+  EXPECT_EQ(many(two)->Text(0, 0), "{1,2}");
+  EXPECT_EQ(many(two)->Text(0, 0), "{1,2}");
+  EXPECT_EQ(many("'{t,t,t}', '{item,item,item}', '{k,k,k}', '{T,T,T}', '{2,3,2}', '{a,b,c}', "
+                 "event_ids => '{00000000-0000-4000-8000-000000000003,NULL,"
+                 "00000000-0000-4000-8000-000000000003}', tenant_ids => '{NULL,NULL,NULL}'")
+                .status()
+                .ok(),
+            true);
+  EXPECT_EQ(Count("aggregate_id = 'k'"), 3);
+  EXPECT_EQ(many("'{}', '{}', '{}', '{}', '{}', '{}'")->Text(0, 0), "{}");
+  const auto lower = many("'{t}', '{item}', '{k}', '{T}', '{1}', '{a}'").status();
+  EXPECT_EQ(postgres::SqlState(lower), "23505");
+  EXPECT_THAT(std::string(MessageOf(lower)), HasSubstr("version 1 of item \"k\" is not above 3"));
+  EXPECT_THAT(std::string(MessageOf(
+                  many("'{t,t}', '{item,item}', '{k,l}', '{T,T}', '{8,9}', '{a}'").status())),
+              HasSubstr("differ in length"));
+  EXPECT_THAT(
+      std::string(MessageOf(many("'{Upper}', '{item}', '{k}', '{T}', '{4}', '{a}'").status())),
+      HasSubstr("topic"));
+}
+
+constexpr char kPlain[] =
+    "INSERT INTO shop.outbox (topic, aggregate_type, aggregate_id, event_type, version, payload) "
+    "VALUES ";
+
+TEST_F(EnqueueTest, APlainInsertIsAsGood) {
+  ASSERT_TRUE(connection_
+                  ->Execute(std::string(kPlain) +
+                            "('t', 'item', 'k', 'T', 1, 'p'), ('t', 'item', 'k', 'T', 2, 'p'), "
+                            "('t', 'item', 'l', 'T', 1, 'p')")
+                  .ok());
+  EXPECT_EQ(Count("substr(event_id::text, 15, 1) = '7'"), 3);
+  EXPECT_EQ(Names(NewClaimer("a").Take()), "k:1 k:2 l:1");
+}
+
+TEST_F(EnqueueTest, APlainInsertIsRefusedWholeForOneBadEvent) {
+  Enqueue("k", 5);
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"('t', 'item', 'm', 'T', 1, 'p'), ('t', 'item', 'k', 'T', 4, 'p')", "not above 5"},
+      {"('t', 'item', 'm', 'T', 2, 'p'), ('t', 'item', 'm', 'T', 1, 'p')", "not above 2"},
+      {"('Upper', 'item', 'm', 'T', 1, 'p')", "topic"},
+      {"('t', 'item', 'm', 'a..b', 1, 'p')", "event type"},
+      {"('t', 'item', repeat('k', 1025), 'T', 1, 'p')", "ordering key"},
+      {"('t', 'item', 'm', 'T', 0, 'p')", "must be 1 or more"},
+      {"('t', 'item', 'm', 'T', 1, decode(repeat('00', 10000000), 'hex'))", "10 MB"}};
+  for (const auto& [rows, words] : cases) {
+    const absl::Status refused = connection_->Execute(kPlain + rows).status();
+    EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr(words)) << rows;
+    EXPECT_EQ(postgres::Classify(refused), postgres::ErrorClass::kData) << rows;
+  }
+  EXPECT_EQ(Count("true"), 1);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox_pending"), 1);
+}
+
+// What looks for higher versions must not look at all of them for each.
+TEST_F(EnqueueTest, VeryManyVersionsOfOneAggregateMayComeInOneStatement) {
+  ASSERT_TRUE(connection_->Run("SET statement_timeout = '20s'").ok());
+  for (const char* attributes : {"{}", "{\"a\": \"b\"}"}) {
+    const absl::Status inserted = connection_->Run(fmt::format(
+        "INSERT INTO shop.outbox (topic, aggregate_type, aggregate_id, event_type, version, "
+        "payload, attributes) SELECT 't', 'item', '{0}', 'T', v, 'p', '{0}' FROM "
+        "generate_series(1, 20000) v",
+        attributes));
+    EXPECT_TRUE(inserted.ok()) << inserted;
+  }
+  // One that is out of place is found among them.
+  const absl::Status refused = connection_->Run(
+      "INSERT INTO shop.outbox (topic, aggregate_type, aggregate_id, event_type, version, payload) "
+      "SELECT 't', 'item', 'k', 'T', CASE WHEN v = 50 THEN 1000 ELSE v END, 'p' FROM "
+      "generate_series(1, 100) v");
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("not above 1000"));
+}
+
+TEST_F(EnqueueTest, APlainInsertMakesTheTransactionDurableAndWakesWhoSleeps) {
+  const auto sleeper = db_.Connect();
+  const auto channel = db_.Query("SELECT lockstep.wake_channel('shop.outbox')");
+  ASSERT_TRUE(sleeper->Listen(std::string(channel.Text(0, 0))).ok());
+  ASSERT_TRUE(
+      sleeper->Execute("SELECT pg_advisory_lock(lockstep.lock_key('wake', 'shop.outbox', 0))")
+          .ok());
+  auto transaction = connection_->Begin();
+  ASSERT_TRUE(transaction->Execute("SET LOCAL synchronous_commit = off").ok());
+  ASSERT_TRUE(transaction->Execute(std::string(kPlain) + "('t', 'item', 'k', 'T', 1, 'p')").ok());
+  EXPECT_EQ(transaction->Execute("SHOW synchronous_commit")->Text(0, 0), "on");
+  ASSERT_TRUE(transaction->Commit().ok());
+  EXPECT_TRUE(testing::Eventually([&] {
+    const auto told = sleeper->TakeNotifications();
+    return told.ok() && told->size() == 1 && (*told)[0].payload == "0";
+  }));
+}
+
+TEST_F(EnqueueTest, WhatBecameOfAnEventGoesWithIt) {
+  EnqueueMany("k", 3);
+  Claimer claimer = NewClaimer("a");
+  const Claim claim = claimer.Take();
+  ASSERT_TRUE(claimer.store->MarkPublished({{Shared(claim.rows[0]), "m"}}).ok());
+  db_.Run("DELETE FROM shop.outbox WHERE version < 3");
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox_pending"), 1);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox_published"), 0);
+  db_.Run("TRUNCATE shop.outbox");
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox_pending"), 0);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox_leases"), 0);
+}
+
+// The queue keeps an aggregate's order by hash, and another server may hash otherwise.
+TEST_F(EnqueueTest, AQueueThatWasHashedElsewhereIsHashedAnew) {
+  EnqueueMany("k", 2);
+  db_.Run(
+      "UPDATE shop.outbox_pending SET aggregate_hash = version; "
+      "UPDATE lockstep.outboxes SET hash_probe = 1");
+  const auto refused = OutboxStore::Open(*connection_, {"shop", "outbox"});
+  EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr("lockstep.rehash"));
+  db_.Run("SELECT lockstep.rehash('shop.outbox')");
+  EXPECT_TRUE(OutboxStore::Open(*connection_, {"shop", "outbox"}).ok());
+  EXPECT_EQ(db_.QueryInt("SELECT count(DISTINCT aggregate_hash) FROM shop.outbox_pending WHERE "
+                         "aggregate_hash = lockstep.aggregate_hash('k', 'item', NULL)"),
+            1);
 }
 
 TEST_F(EnqueueTest, GeneratesTimeOrderedIds) {
@@ -256,13 +395,9 @@ TEST_F(EnqueueTest, AnOutboxWithUnpublishedRowsIsNotDroppedUnlessForced) {
 
 TEST_F(EnqueueTest, StatesThatCanNotBeAreRefused) {
   Enqueue("k", 1);
-  for (const char* change : {"attempts = -1", "lock_token = gen_random_uuid()", "message_id = 'm'",
-                             "dead_at = now()", "quarantined_at = now()",
-                             "published_at = now(), dead_at = now(), available_at = 'infinity'",
-                             "published_at = now(), lock_token = gen_random_uuid(), locked_by = "
-                             "'a', locked_at = now()"}) {
+  for (const char* change : {"attempts = -1", "dead_at = now()", "quarantined_at = now()"}) {
     const absl::Status changed =
-        connection_->Execute(fmt::format("UPDATE shop.outbox SET {}", change)).status();
+        connection_->Execute(fmt::format("UPDATE shop.outbox_pending SET {}", change)).status();
     EXPECT_EQ(postgres::SqlState(changed), "23514") << change;
   }
 }
@@ -279,9 +414,20 @@ TEST_F(EnqueueTest, TheRolesHaveTheLeastRights) {
   constexpr char kEnqueue[] =
       "SELECT lockstep.enqueue('shop.outbox', 't', 'item', 'k', 'T', 1, 'p')";
   EXPECT_TRUE((*as_writer)->Execute(kEnqueue).ok());
-  EXPECT_EQ(
-      postgres::SqlState((*as_writer)->Execute("UPDATE shop.outbox SET attempts = 1").status()),
-      "42501");
+  EXPECT_TRUE((*as_writer)->Execute(std::string(kPlain) + "('t', 'item', 'k', 'T', 2, 'p')").ok());
+  EXPECT_TRUE((*as_writer)
+                  ->Execute("SELECT lockstep.enqueue_many('shop.outbox', '{t}', '{item}', '{k}', "
+                            "'{T}', '{3}', '{p}')")
+                  .ok());
+  EXPECT_EQ(postgres::SqlState(
+                (*as_writer)
+                    ->Execute("INSERT INTO shop.outbox_pending (sequence, aggregate_hash, version) "
+                              "VALUES (9, 9, 9)")
+                    .status()),
+            "42501");
+  EXPECT_EQ(postgres::SqlState(
+                (*as_writer)->Execute("UPDATE shop.outbox_pending SET attempts = 1").status()),
+            "42501");
   EXPECT_EQ(postgres::SqlState((*as_writer)->Execute("DELETE FROM shop.outbox").status()), "42501");
   EXPECT_EQ(postgres::SqlState((*as_relay)->Execute(kEnqueue).status()), "42501");
   EXPECT_EQ(
@@ -296,12 +442,13 @@ TEST_F(EnqueueTest, TheRolesHaveTheLeastRights) {
   ClaimCursor cursor;
   auto claim = (*store)->ClaimRows(request, cursor);
   ASSERT_TRUE(claim.ok()) << claim.status();
-  ASSERT_EQ(claim->rows.size(), 1u);
+  ASSERT_EQ(claim->rows.size(), 3u);
   claim->rows[0].attempts = 1;  // so that what is held behind it goes with its mark
   EXPECT_TRUE(ReleaseHeld(**as_relay, {"shop", "outbox"}, true).ok());
   EXPECT_TRUE((*store)->AuditLost({1}, "relay").ok());
   EXPECT_TRUE((*store)->MarkPublished(AsPublished(*claim)).ok());
-  EXPECT_EQ(*DeletePublished(**as_relay, {"shop", "outbox"}, Millis(0), 10), 1);
+  EXPECT_EQ(*DeletePublished(**as_relay, {"shop", "outbox"}, Millis(0), 10), 3);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox_published"), 0);
   for (const std::string& role : {writer, relay}) {
     db_.Run(fmt::format("DROP OWNED BY {0}; DROP ROLE {0}", role));
   }

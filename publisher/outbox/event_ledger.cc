@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "platform/status.h"
+#include "publisher/outbox/outboxes.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -12,7 +13,7 @@ constexpr char kLedger[] = R"sql(
 SELECT event_id, tenant_id, aggregate_type, aggregate_id, version, event_type, message_id, published_at,
        CASE WHEN published_at IS NOT NULL THEN 'published' WHEN quarantined_at IS NOT NULL THEN 'quarantined'
             WHEN dead_at IS NOT NULL THEN 'dead' ELSE 'pending' END AS state
-FROM {outbox}
+FROM {status}
 WHERE {which})sql";
 
 constexpr char kPageOfLedger[] = R"sql(
@@ -24,7 +25,7 @@ LIMIT $4)sql";
 constexpr char kKept[] = "SELECT event_id FROM {outbox} WHERE event_id = ANY ($1::uuid[])";
 
 constexpr char kTimes[] =
-    "SELECT min(published_at) AS oldest, clock_timestamp() AS now FROM {outbox}";
+    "SELECT min(published_at) AS oldest, clock_timestamp() AS now FROM {published}";
 
 constexpr char kEvent[] = R"sql(
 SELECT event_id, tenant_id, topic, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
@@ -33,7 +34,7 @@ FROM {outbox} WHERE sequence = $1)sql";
 
 std::string OnLedger(const postgres::QualifiedName& table, std::string_view sql,
                      const char* which = "") {
-  return postgres::FillNames(sql, {{"outbox", table.Quoted()}, {"which", which}});
+  return FillParts(postgres::FillNames(sql, {{"which", which}}), table);
 }
 
 envelope::Aggregate AggregateOf(const postgres::Row& row) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,12 @@ struct OutboxRow {
   std::optional<std::string> tracestate;
   std::string occurred_at;  // RFC 3339, UTC, microseconds
   WallTime created_at;
-  int attempts = 0;  // before this one
+  std::string target_space;  // of content dedup; empty = none
+  std::string payload_sha;   // bytes; with a target_space
+  // Of several routes, those that have it already, with their message ids (docs/routes.md).
+  std::map<std::string, std::string> taken_by;
+  int attempts = 0;            // before this one
+  int64_t aggregate_hash = 0;  // with version and sequence, the row's place in the queue
   int shard = 0;
   bool first_claim = false;
   std::string lock_token;

@@ -3,6 +3,7 @@
 #include "envelope/event.h"
 #include "platform/duration.h"
 #include "platform/status.h"
+#include "publisher/outbox/outboxes.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -19,34 +20,38 @@ constexpr int64_t kCountAtMost = 1'000'000;
 
 // A row that a clock which went back has left in the future is due earlier than it was made.
 constexpr char kBacklog[] = R"sql(
-SELECT count(*) AS pending, count(lock_token) AS locked,
-       greatest(0, extract(epoch FROM now() - min(least(created_at, available_at))
-                                        FILTER (WHERE available_at < 'infinity')) * 1000)::bigint AS oldest_ms
-FROM (SELECT lock_token, created_at, available_at FROM {outbox}
-      WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL
-      LIMIT $1::bigint) pending)sql";
+SELECT b.pending, b.locked,
+       greatest(0, extract(epoch FROM now() - least(b.due, (SELECT e.created_at FROM {outbox} e WHERE e.sequence = b.first)))
+                     * 1000)::bigint AS oldest_ms
+FROM (SELECT count(*) AS pending,
+             count(*) FILTER (WHERE p.sequence IN (SELECT unnest(l.sequences) FROM {leases} l)) AS locked,
+             min(p.available_at) FILTER (WHERE p.available_at < 'infinity') AS due,
+             min(p.sequence) FILTER (WHERE p.available_at < 'infinity') AS first
+      FROM (SELECT sequence, available_at FROM {pending}
+            WHERE dead_at IS NULL AND quarantined_at IS NULL
+            LIMIT $1::bigint) p) b)sql";
 
 constexpr char kDeadCounts[] = R"sql(
 SELECT count(*) FILTER (WHERE quarantined_at IS NULL) AS dead, count(quarantined_at) AS quarantined
-FROM (SELECT quarantined_at FROM {outbox}
-      WHERE published_at IS NULL AND available_at = 'infinity'
+FROM (SELECT quarantined_at FROM {pending}
+      WHERE available_at = 'infinity'
         AND (dead_at IS NOT NULL OR quarantined_at IS NOT NULL)
       LIMIT $1::bigint) dead)sql";
 
 constexpr char kNewestDead[] = R"sql(
-SELECT d.sequence, d.event_id, d.event_type, d.aggregate_type, d.aggregate_id, d.version, d.topic,
+SELECT e.sequence, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.version, e.topic,
        d.error_code, d.last_error, d.attempts, d.dead_at,
        (SELECT count(*)
-        FROM (SELECT 1 FROM {outbox} h
-              WHERE h.published_at IS NULL AND h.aggregate_id = d.aggregate_id
-                AND h.aggregate_type = d.aggregate_type AND h.tenant_id IS NOT DISTINCT FROM d.tenant_id
-                AND h.version > d.version AND h.dead_at IS NULL AND h.quarantined_at IS NULL
+        FROM (SELECT 1 FROM {pending} h
+              WHERE h.aggregate_hash = d.aggregate_hash AND h.version > d.version
+                AND h.dead_at IS NULL AND h.quarantined_at IS NULL
               LIMIT 1000) behind) AS held
-FROM {outbox} d
-WHERE d.published_at IS NULL AND d.available_at = 'infinity' AND d.dead_at IS NOT NULL
-  AND d.quarantined_at IS NULL
-ORDER BY d.sequence DESC
-LIMIT 50)sql";
+FROM (SELECT * FROM {pending}
+      WHERE available_at = 'infinity' AND dead_at IS NOT NULL AND quarantined_at IS NULL
+      ORDER BY sequence DESC
+      LIMIT 50) d
+JOIN {outbox} e ON e.sequence = d.sequence
+ORDER BY e.sequence DESC)sql";
 
 // $1 the outbox, $2 the newest audit row that was seen; NULL = only see which it is.
 constexpr char kNewReplays[] = R"sql(
@@ -57,23 +62,21 @@ FROM lockstep.outbox_audit a
 WHERE a.id > (SELECT id FROM seen))sql";
 
 constexpr char kRetries[] = R"sql(
-SELECT count(*) FROM {outbox}
-WHERE published_at IS NULL AND (attempts > 0 OR error_code IS NOT NULL)
-  AND dead_at IS NULL AND quarantined_at IS NULL)sql";
+SELECT count(*) FROM {pending}
+WHERE (attempts > 0 OR error_code IS NOT NULL) AND dead_at IS NULL AND quarantined_at IS NULL)sql";
 
-constexpr char kUnpublished[] = "SELECT count(*) FROM {outbox} WHERE published_at IS NULL";
+constexpr char kUnpublished[] = "SELECT count(*) FROM {pending}";
 constexpr char kWaiting[] = R"sql(
-SELECT count(*) FROM {outbox}
-WHERE published_at IS NULL AND available_at < 'infinity' AND sequence <= $1)sql";
+SELECT count(*) FROM {pending} WHERE available_at < 'infinity' AND sequence <= $1)sql";
 constexpr char kNewest[] = "SELECT coalesce(max(sequence), 0) FROM {outbox}";
 
 constexpr char kNewestPublished[] = R"sql(
-SELECT event_id, tenant_id, aggregate_id, version, coalesce(message_id, '') AS message_id
-FROM (SELECT * FROM (SELECT sequence, event_id, tenant_id, aggregate_type, aggregate_id, version, message_id,
-                            published_at
-                     FROM {outbox} WHERE sequence <= $2 ORDER BY sequence DESC LIMIT 10000) t
-      WHERE published_at IS NOT NULL AND aggregate_type = $1) t
-ORDER BY sequence DESC LIMIT 1)sql";
+SELECT e.event_id, e.tenant_id, e.aggregate_id, e.version, coalesce(b.message_id, '') AS message_id
+FROM (SELECT sequence, event_id, tenant_id, aggregate_type, aggregate_id, version
+      FROM {outbox} WHERE sequence <= $2 ORDER BY sequence DESC LIMIT 10000) e
+JOIN {published} b ON b.sequence = e.sequence
+WHERE e.aggregate_type = $1
+ORDER BY e.sequence DESC LIMIT 1)sql";
 
 // A reader and an operator have no right to payloads, and so not to their size either.
 constexpr char kMayReadPayload[] = R"sql(
@@ -86,8 +89,8 @@ FROM (
   SELECT sequence, event_id, tenant_id, topic, aggregate_type, aggregate_id, event_type, version, attempts,
          available_at::text, published_at::text, dead_at::text, quarantined_at::text, locked_by, locked_at::text,
          lock_token IS NOT NULL AS leased, error_code, last_error, created_at::text, occurred_at::text, message_id,
-         {payload_bytes} AS payload_bytes, content_type, schema_version, traceparent
-  FROM {outbox}
+         {payload_bytes} AS payload_bytes, content_type, schema_version, traceparent, taken_by, target_space
+  FROM {status} s
   WHERE {state} AND ($1 = '' OR event_id = nullif($1, '')::uuid) AND ($2 = '' OR aggregate_id = $2)
     AND ($3 = '' OR tenant_id = $3) AND ($4 = '' OR topic = $4)
     AND ($5 = '' OR event_type = $5) AND ($6 = '' OR error_code = $6)
@@ -111,44 +114,73 @@ constexpr char kChange[] =
 
 // $1 age in ms, $2 rows. SKIP LOCKED: a reader of a row must not stop the cleaner.
 constexpr char kDeletePublished[] = R"sql(
-DELETE FROM {outbox} WHERE sequence IN (
-  SELECT sequence FROM {outbox}
-  WHERE published_at < statement_timestamp() - $1::bigint * interval '1 ms'
-  ORDER BY published_at, sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
+DELETE FROM {outbox} WHERE sequence = ANY (ARRAY(
+  SELECT e.sequence FROM {published} b JOIN {outbox} e ON e.sequence = b.sequence
+  WHERE b.published_at < statement_timestamp() - $1::bigint * interval '1 ms'
+  ORDER BY b.published_at LIMIT $2::int FOR UPDATE OF e SKIP LOCKED)))sql";
 
 constexpr char kDeleteDead[] = R"sql(
-DELETE FROM {outbox} WHERE sequence IN (
-  SELECT sequence FROM {outbox}
-  WHERE published_at IS NULL AND available_at = 'infinity' AND quarantined_at IS NULL
+DELETE FROM {outbox} WHERE sequence = ANY (ARRAY(
+  SELECT sequence FROM {pending}
+  WHERE available_at = 'infinity' AND quarantined_at IS NULL
     AND dead_at < statement_timestamp() - $1::bigint * interval '1 ms'
-  ORDER BY sequence LIMIT $2::int FOR UPDATE SKIP LOCKED))sql";
+  ORDER BY available_at, sequence LIMIT $2::int FOR UPDATE SKIP LOCKED)))sql";
 
 // When the database's clock goes back, what was written before lies in the future: rows that no
 // claim has taken yet, those whose last claim does too, and those that wait longer than anything
 // has to ($1, in ms): their lease was renewed after the clock was right again.
 constexpr char kPullBack[] = R"sql(
-UPDATE {outbox} SET available_at = statement_timestamp()
-WHERE published_at IS NULL AND available_at > statement_timestamp() AND available_at < 'infinity'
+UPDATE {pending} SET available_at = statement_timestamp()
+WHERE available_at > statement_timestamp() AND available_at < 'infinity'
   AND (locked_at IS NULL OR locked_at > statement_timestamp()
        OR available_at > statement_timestamp() + $1::bigint * interval '1 ms'))sql";
 
+// Nobody comes back to these: what is left of them when all their rows were marked, but for the
+// last word. $1 longer than any lease, in ms.
+constexpr char kDeleteLeases[] = R"sql(
+DELETE FROM {leases} WHERE token = ANY (ARRAY(
+  SELECT l.token FROM {leases} l
+  WHERE (l.locked_at < statement_timestamp() - $1::bigint * interval '1 ms'
+         OR l.locked_at > statement_timestamp() + $1::bigint * interval '1 ms')
+    AND NOT EXISTS (SELECT FROM unnest(l.sequences) s(sequence)
+                    JOIN {outbox} e ON e.sequence = s.sequence
+                    JOIN {pending} p ON p.aggregate_hash = lockstep.aggregate_hash(e.aggregate_id, e.aggregate_type, e.tenant_id)
+                                    AND p.version = e.version AND p.sequence = s.sequence)
+  FOR UPDATE SKIP LOCKED)))sql";
+
 constexpr char kErase[] = R"sql(
 WITH rows AS (
-  SELECT * FROM {outbox}
+  SELECT sequence, version, lockstep.aggregate_hash(aggregate_id, aggregate_type, tenant_id) AS aggregate_hash FROM {outbox}
   WHERE aggregate_type = $1 AND aggregate_id = $2 AND coalesce(tenant_id, '') = $3
   FOR UPDATE),
+queued AS (
+  SELECT p.* FROM {pending} p JOIN rows r USING (aggregate_hash, version, sequence) FOR UPDATE OF p),
 waiting AS (
-  SELECT count(*) AS n FROM rows WHERE published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL),
+  SELECT count(*) AS n FROM queued WHERE dead_at IS NULL AND quarantined_at IS NULL),
 erased AS (
   UPDATE {outbox} t
-  SET payload = '', attributes = '{}', last_error = NULL, content_type = 'application/x-lockstep-erased'
+  SET payload = '', attributes = '{}', content_type = 'application/x-lockstep-erased'
   FROM rows r, waiting
   WHERE t.sequence = r.sequence AND waiting.n = 0 AND t.content_type <> 'application/x-lockstep-erased'
   RETURNING t.sequence, t.event_id),
+forgotten AS (
+  UPDATE {pending} p SET last_error = NULL FROM queued q, waiting
+  WHERE p.aggregate_hash = q.aggregate_hash AND p.version = q.version AND p.sequence = q.sequence AND waiting.n = 0),
 audited AS (
   INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, note)
   SELECT $4, 'erase', lockstep.outbox_name($6::regclass), sequence, event_id, $5 FROM erased)
 SELECT (SELECT n FROM waiting) AS waiting, (SELECT count(*) FROM erased) AS erased)sql";
+
+// Places whose rows are gone, or were published too long ago to count. $1 the outbox, $2 rows.
+constexpr char kDeleteContents[] = R"sql(
+DELETE FROM lockstep.outbox_contents WHERE ctid = ANY (ARRAY(
+  SELECT c.ctid FROM lockstep.outbox_contents c
+  JOIN lockstep.outboxes o ON o.outbox = c.outbox
+  LEFT JOIN {outbox} t ON t.sequence = c.sequence
+  LEFT JOIN {published} b ON b.sequence = c.sequence
+  WHERE c.outbox = $1::regclass
+    AND (t.sequence IS NULL OR o.dedup_window IS NULL OR b.published_at < statement_timestamp() - o.dedup_window)
+  LIMIT $2::int FOR UPDATE OF c SKIP LOCKED)))sql";
 
 constexpr char kDeleteAudits[] =
     "SELECT lockstep.clean_audit($1::regclass, $2::bigint * interval '1 ms', $3::int)";
@@ -160,19 +192,22 @@ const char* Sql(RowState state) {
     case RowState::kAny:
       return "true";
     case RowState::kPending:
-      return "published_at IS NULL AND dead_at IS NULL AND quarantined_at IS NULL";
+      return "sequence IN (SELECT sequence FROM {pending} WHERE dead_at IS NULL AND "
+             "quarantined_at IS NULL)";
     case RowState::kDead:
-      return "dead_at IS NOT NULL AND published_at IS NULL AND quarantined_at IS NULL";
+      return "sequence IN (SELECT sequence FROM {pending} WHERE available_at = 'infinity' AND "
+             "dead_at IS NOT NULL AND quarantined_at IS NULL)";
     case RowState::kQuarantined:
-      return "quarantined_at IS NOT NULL";
+      return "sequence IN (SELECT sequence FROM {pending} WHERE available_at = 'infinity' AND "
+             "quarantined_at IS NOT NULL)";
     case RowState::kMayBeQuarantined:
-      return "published_at IS NULL AND quarantined_at IS NULL";
+      return "sequence IN (SELECT sequence FROM {pending} WHERE quarantined_at IS NULL)";
   }
   return "false";
 }
 
 std::string About(const QualifiedName& table, std::string_view sql) {
-  return FillNames(sql, {{"outbox", table.Quoted()}});
+  return FillParts(sql, table);
 }
 
 // The newest first.
@@ -276,14 +311,17 @@ absl::StatusOr<std::optional<PublishedEvent>> NewestPublished(postgres::Connecti
 absl::StatusOr<ordered_json> FindRows(postgres::Connection& connection, const QualifiedName& table,
                                       RowState state, const RowFilter& filter, int64_t at_most) {
   ASSIGN_OR_RETURN(const Result right, connection.Execute(kMayReadPayload, table.Quoted()));
-  const char* const bytes = right[0].Bool("may") ? "octet_length(payload)" : "NULL::int";
-  ASSIGN_OR_RETURN(const Result rows,
-                   connection.Execute(FillNames(kFindRows, {{"outbox", table.Quoted()},
-                                                            {"state", Sql(state)},
-                                                            {"payload_bytes", bytes}}),
-                                      filter.event, filter.key, filter.tenant, filter.topic,
-                                      filter.type, filter.code, filter.older_than.count(), at_most,
-                                      filter.aggregate_type, filter.version, filter.message_id));
+  const char* const bytes =
+      right[0].Bool("may")
+          ? "(SELECT octet_length(e.payload) FROM {outbox} e WHERE e.sequence = s.sequence)"
+          : "NULL::int";
+  ASSIGN_OR_RETURN(
+      const Result rows,
+      connection.Execute(
+          About(table, FillNames(kFindRows, {{"state", Sql(state)}, {"payload_bytes", bytes}})),
+          filter.event, filter.key, filter.tenant, filter.topic, filter.type, filter.code,
+          filter.older_than.count(), at_most, filter.aggregate_type, filter.version,
+          filter.message_id));
   return ParseAll(rows, "row");
 }
 
@@ -319,6 +357,11 @@ absl::StatusOr<int64_t> DeleteAudits(postgres::Connection& connection, const Qua
   return connection.Number(kDeleteAudits, table.Quoted(), older_than.count(), rows);
 }
 
+absl::StatusOr<int64_t> DeleteContents(postgres::Connection& connection, const QualifiedName& table,
+                                       int rows) {
+  return connection.Affected(About(table, kDeleteContents), table.Quoted(), rows);
+}
+
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
                                         const QualifiedName& table, Millis older_than, int rows) {
   return connection.Affected(About(table, kDeletePublished), older_than.count(), rows);
@@ -331,6 +374,7 @@ absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection, const Quali
 
 absl::StatusOr<int64_t> PullBack(postgres::Connection& connection, const QualifiedName& table,
                                  Millis longest_wait) {
+  RETURN_IF_ERROR(connection.Run(About(table, kDeleteLeases), longest_wait.count()));
   return connection.Affected(About(table, kPullBack), longest_wait.count());
 }
 

@@ -114,6 +114,8 @@ absl::StatusOr<int64_t> DeleteAudits(postgres::Connection& connection,
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
                                         const postgres::QualifiedName& table, Millis older_than,
                                         int rows);
+absl::StatusOr<int64_t> DeleteContents(postgres::Connection& connection,
+                                       const postgres::QualifiedName& table, int rows);
 absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection,
                                    const postgres::QualifiedName& table, Millis older_than,
                                    int rows);

@@ -48,6 +48,18 @@ struct Claim {
 struct PublishedRow {
   RowPtr row;
   std::string message_id;  // empty where the bus has none
+  bool dedup_hit = false;  // it was not sent: another row had been, with the same content
+};
+
+// What content dedup says of a row that was claimed.
+struct ContentVerdict {
+  enum class Kind {
+    kSend,  // nobody sends its content but it
+    kHit,   // another was sent, lately enough: `message_id` is that one's
+    kWait,  // another is to be sent, and it is not known what becomes of it
+  };
+  Kind kind = Kind::kSend;
+  std::string message_id;
 };
 
 // A row as it is remembered once it is published.
@@ -88,11 +100,22 @@ class OutboxStore {
   // Each answers the sequences that were still ours. The rows that were held behind one that is
   // published, or dead without blocking, may go with it. A row that dies, or passes after it was
   // tried again, leaves an audit row of `owner`; one that simply passes leaves none.
+  // `ended`: leases of which these are the last rows.
   absl::StatusOr<std::vector<int64_t>> MarkPublished(const std::vector<PublishedRow>& rows,
-                                                     const std::string& owner = "");
+                                                     const std::string& owner = "",
+                                                     const std::vector<std::string>& ended = {});
   absl::StatusOr<std::vector<int64_t>> MarkFailed(const std::vector<RowFailure>& rows,
-                                                  const std::string& owner = "");
+                                                  const std::string& owner = "",
+                                                  const std::vector<std::string>& ended = {});
   absl::StatusOr<std::vector<int64_t>> Renew(const std::vector<RowPtr>& rows);
+
+  // By sequence, of the claimed rows that have a target_space, where the outbox has a dedup_window.
+  // One that may be sent has the place of its content from now on: others of it wait for its fate.
+  absl::StatusOr<std::map<int64_t, ContentVerdict>> JudgeContents(
+      const std::vector<OutboxRow>& rows);
+  // These are not sent after all, for they stand behind one that waits: others may be. Else two
+  // keys could wait for each other.
+  absl::Status LeaveContents(const std::vector<RowPtr>& rows);
 
   // Answers what is there now, as JSON, by sequence; nothing for a row that is gone.
   absl::StatusOr<std::map<int64_t, std::string>> AuditLost(const std::vector<int64_t>& sequences,
@@ -114,7 +137,10 @@ class OutboxStore {
 
  private:
   OutboxStore(postgres::Connection& connection, const postgres::QualifiedName& table, Outbox outbox)
-      : connection_(connection), quoted_table_(table.Quoted()), outbox_(std::move(outbox)) {}
+      : connection_(connection),
+        table_(table),
+        quoted_table_(table.Quoted()),
+        outbox_(std::move(outbox)) {}
 
   // `sql` about this outbox, prepared on first use. One connection may serve several outboxes, so
   // the statement's full name carries the oid. REQUIRES: `name` is a literal, always of this `sql`.
@@ -131,9 +157,10 @@ class OutboxStore {
   absl::StatusOr<std::vector<int64_t>> Update(const postgres::Statement& statement,
                                               const postgres::Params& params,
                                               const std::vector<int64_t>& unblocking = {},
-                                              const Ends& ends = {});
+                                              const std::vector<Ends>& ends = {});
 
   postgres::Connection& connection_;
+  const postgres::QualifiedName table_;
   const std::string quoted_table_;
   const Outbox outbox_;
   struct Text {

@@ -23,8 +23,9 @@ class OutboxStoreTest : public OutboxTest, public ::testing::WithParamInterface<
 
   // As if `sequence` had been leased longer ago than any lease lasts.
   void Expire(int64_t sequence) {
-    db_.Query("UPDATE shop.outbox SET locked_at = now() - interval '1 hour' WHERE sequence = $1",
-              postgres::Params(sequence));
+    db_.Query(
+        "UPDATE shop.outbox_status SET locked_at = now() - interval '1 hour' WHERE sequence = $1",
+        postgres::Params(sequence));
   }
 
   Claimer a_ = NewClaimer("a");
@@ -77,7 +78,8 @@ TEST_P(OutboxStoreTest, ARowLockedByAClaimUnderWayBlocksItsSuccessors) {
   EnqueueMany("k", 2);
   auto under_way = a_.connection->Begin();
   ASSERT_TRUE(under_way.ok());
-  ASSERT_TRUE(under_way->Execute("SELECT 1 FROM shop.outbox WHERE version = 1 FOR UPDATE").ok());
+  ASSERT_TRUE(
+      under_way->Execute("SELECT 1 FROM shop.outbox_pending WHERE version = 1 FOR UPDATE").ok());
   EXPECT_EQ(Names(b_.Take()), "");
   ASSERT_TRUE(under_way->Rollback().ok());
   EXPECT_EQ(Names(b_.Take()), "k:1 k:2");
@@ -95,7 +97,7 @@ TEST_P(OutboxStoreTest, ANewOwnerWaitsForTheDeadOnesLeaseOnAnEarlierVersion) {
                   "AND now() + interval '61s'"),
             1);
   Expire(first);
-  db_.Run("UPDATE shop.outbox SET available_at = now() WHERE version = 2");
+  db_.Run("UPDATE shop.outbox_status SET available_at = now() WHERE version = 2");
   EXPECT_EQ(Names(b_.Take()), "k:1 k:2");
 }
 
@@ -197,7 +199,7 @@ TEST_P(OutboxStoreTest, ARowThatWaitsHoldsItsSuccessorsUntilItIsPublished) {
   // The third is free to go but for the first: the claim holds it.
   EXPECT_EQ(Names(b_.Take()), "");
   EXPECT_EQ(Count("available_at = 'infinity'"), 2);
-  db_.Run("UPDATE shop.outbox SET available_at = now() WHERE sequence = 1");
+  db_.Run("UPDATE shop.outbox_status SET available_at = now() WHERE sequence = 1");
   const Claim again = a_.Take();
   ASSERT_EQ(Names(again), "k:1");
   EXPECT_EQ(again.rows[0].attempts, 1);
@@ -318,7 +320,8 @@ TEST_P(OutboxStoreTest, TheCleanerTakesOldPublishedRowsInBoundedBatches) {
   Claim claim = a_.Take();
   claim.rows.resize(8);
   ASSERT_TRUE(a_.store->MarkPublished(AsPublished(claim)).ok());
-  db_.Run("UPDATE shop.outbox SET published_at = now() - interval '8 days' WHERE version <= 5");
+  db_.Run(
+      "UPDATE shop.outbox_status SET published_at = now() - interval '8 days' WHERE version <= 5");
   const Millis week{168 * 3'600'000LL};
   EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, week, 3), 3);
   EXPECT_EQ(Count("version <= 3"), 0);  // the oldest first
@@ -332,7 +335,8 @@ TEST_P(OutboxStoreTest, TheCleanerTakesDeadRowsOnlyWhenAsked) {
   Enqueue("l", 1);
   const Claim claim = a_.Take();
   ASSERT_TRUE(a_.store->MarkFailed({AsFailure(claim.rows[0], Millis(0), true)}).ok());
-  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 day' WHERE dead_at IS NOT NULL");
+  db_.Run(
+      "UPDATE shop.outbox_status SET dead_at = now() - interval '1 day' WHERE dead_at IS NOT NULL");
   EXPECT_EQ(*DeletePublished(*a_.connection, kOutbox, Millis(0), 10), 0);
   EXPECT_EQ(Count("true"), 2);
   EXPECT_EQ(*DeleteDead(*a_.connection, kOutbox, Millis(48 * 3'600'000), 10), 0);
@@ -372,7 +376,7 @@ TEST_F(OutboxTest, AFewThatWereTakenAreNotLostWithTheClaimOfTheRest) {
   db_.Run(
       "CREATE FUNCTION shop.refuse() RETURNS trigger LANGUAGE plpgsql AS "
       "$$ BEGIN RAISE EXCEPTION 'no'; END $$; "
-      "CREATE TRIGGER refuse BEFORE UPDATE ON shop.outbox FOR EACH ROW "
+      "CREATE TRIGGER refuse BEFORE UPDATE ON shop.outbox_pending FOR EACH ROW "
       "WHEN (NEW.available_at <> OLD.available_at) EXECUTE FUNCTION shop.refuse()");
   Claimer claimer = NewClaimer("this");
   claimer.request.few = true;
@@ -402,7 +406,8 @@ TEST_F(OutboxTest, AFewPassADeadRowUnderSkip) {
   Claimer claimer = NewClaimer("this");
   claimer.request.few = true;
   claimer.request.dead_blocks = false;
-  db_.Run("UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE version = 1");
+  db_.Run(
+      "UPDATE shop.outbox_status SET dead_at = now(), available_at = 'infinity' WHERE version = 1");
   EXPECT_EQ(Names(claimer.Take()), "k:2");
 }
 

@@ -13,20 +13,39 @@ constexpr char kSettings[] =
     "SET synchronous_commit = off; SET enable_bitmapscan = off; SET enable_sort = off; ";
 
 constexpr char kFind[] = R"sql(
-SELECT o.outbox::oid::bigint AS oid, o.shards, lockstep.wake_channel(o.outbox) AS channel
+SELECT o.outbox::oid::bigint AS oid, o.shards, lockstep.wake_channel(o.outbox) AS channel,
+       o.hash_probe = lockstep.hash_probe() AS hashed_here
 FROM lockstep.outboxes o
 WHERE o.outbox = to_regclass($1))sql";
 
-constexpr char kCreate[] = "SELECT lockstep.create_outbox($1, $2)::text AS name";
+constexpr char kCreate[] =
+    "SELECT lockstep.create_outbox($1, $2, nullif($3::bigint, 0) * interval '1 ms')::text AS name";
+constexpr char kSetDedupWindow[] =
+    "SELECT lockstep.set_dedup_window($1::regclass, nullif($2::bigint, 0) * interval '1 ms')";
 constexpr char kDrop[] = "SELECT lockstep.drop_outbox($1::regclass, $2)";
 constexpr char kList[] = R"sql(
 SELECT o.outbox::text, o.shards, greatest(c.reltuples, 0)::bigint AS rows,
-       pg_total_relation_size(o.outbox) AS bytes, o.created_at::text
+       (SELECT sum(pg_total_relation_size(t)) FROM unnest(ARRAY[o.outbox, lockstep.part_oid(o.outbox, 'pending'),
+          lockstep.part_oid(o.outbox, 'leases'), lockstep.part_oid(o.outbox, 'published')]) t)::bigint AS bytes,
+       o.created_at::text,
+       (extract(epoch FROM o.dedup_window) * 1000)::bigint AS dedup_window_ms
 FROM lockstep.outboxes o JOIN pg_class c ON c.oid = o.outbox
 ORDER BY 1)sql";
 constexpr char kRights[] = "SELECT lockstep.{function}($1::regclass, $2::regrole)";
 
 }  // namespace
+
+std::string FillParts(std::string_view sql, const postgres::QualifiedName& table) {
+  const auto part = [&](const char* suffix) {
+    return postgres::QualifiedName{table.schema, table.name + suffix}.Quoted();
+  };
+  return postgres::FillNames(sql, {{"outbox", table.Quoted()},
+                                   {"pending", part("_pending")},
+                                   {"leases", part("_leases")},
+                                   {"published", part("_published")},
+                                   {"status", part("_status")},
+                                   {"changed_leases", part("_changed_leases")}});
+}
 
 std::string OutboxSettings() { return std::string(postgres::kPlannedOnce) + kSettings; }
 
@@ -46,17 +65,29 @@ absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
         "{} is not an outbox in database {}: make it with lockstepctl outbox create {}",
         table.ToString(), connection.database(), table.ToString());
   }
-  RETURN_IF_ERROR(postgres::CheckSchemaVersion(connection, "lockstep",
-                                               static_cast<int>(sql::OutboxMigrations().size()),
+  RETURN_IF_ERROR(postgres::CheckSchemaVersion(connection, "lockstep", sql::OutboxMigrations(),
                                                "lockstepctl migrate up --set outbox"));
   const postgres::Row row = (*found)[0];
+  if (!row.Bool("hashed_here")) {
+    return FailedPrecondition(
+        "{} was made on a server that hashes otherwise, and the order of its aggregates is kept by "
+        "hash: run SELECT lockstep.rehash('{}') in database {}",
+        table.ToString(), table.Quoted(), connection.database());
+  }
   return Outbox{row.Int("oid"), static_cast<int>(row.Int("shards")), row.String("channel")};
 }
 
 absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
-                                         const postgres::QualifiedName& table, int shards) {
-  ASSIGN_OR_RETURN(const auto made, connection.Execute(kCreate, table.Quoted(), shards));
+                                         const postgres::QualifiedName& table, int shards,
+                                         Millis dedup_window) {
+  ASSIGN_OR_RETURN(const auto made,
+                   connection.Execute(kCreate, table.Quoted(), shards, dedup_window.count()));
   return made[0].String("name");
+}
+
+absl::Status SetDedupWindow(postgres::Connection& connection, const postgres::QualifiedName& table,
+                            Millis window) {
+  return connection.Run(kSetDedupWindow, table.Quoted(), window.count());
 }
 
 absl::Status DropOutbox(postgres::Connection& connection, const postgres::QualifiedName& table,
@@ -72,6 +103,7 @@ absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connec
                     {"shards", row.Int("shards")},
                     {"rows", row.Int("rows")},
                     {"bytes", row.Int("bytes")},
+                    {"dedup_window_ms", row.OptionalInt("dedup_window_ms").value_or(0)},
                     {"created_at", row.Text("created_at")}});
   }
   return list;

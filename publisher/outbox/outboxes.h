@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "platform/clock.h"
 #include "postgres/connection.h"
 #include "postgres/identifier.h"
 
@@ -23,14 +25,22 @@ struct Outbox {
 // the planner, which does not know how few rows are pending, must not think otherwise.
 std::string OutboxSettings();
 
+// The text with {outbox} replaced by the table of events, and {pending}, {leases}, {published},
+// {status} and {changed_leases} by what stands beside it (sql/outbox).
+std::string FillParts(std::string_view sql, const postgres::QualifiedName& table);
+
 // Fails with a sentence that says what to do when the table is missing or is no outbox, or when the
 // schema `lockstep` is of a version that this program can't work with.
 absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
                                   const postgres::QualifiedName& table);
 
-// Answers its name. One that exists is left as it is.
+// Answers its name. One that exists is left as it is. `dedup_window`: of content dedup; 0 = none.
 absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
-                                         const postgres::QualifiedName& table, int shards);
+                                         const postgres::QualifiedName& table, int shards,
+                                         Millis dedup_window = Millis(0));
+// Content dedup from now on, or with 0 no longer.
+absl::Status SetDedupWindow(postgres::Connection& connection, const postgres::QualifiedName& table,
+                            Millis window);
 // Refused while rows are unpublished, unless forced.
 absl::Status DropOutbox(postgres::Connection& connection, const postgres::QualifiedName& table,
                         bool force);

@@ -23,7 +23,8 @@ bool SameAggregate(const OutboxRow& a, const OutboxRow& b) {
 // Pub/Sub refuses a request for one row of it. A dispatcher that gives a code means this very row.
 bool MayBeTheRows(const DispatchResult& result) {
   const Fault fault = FaultOf(result.status);
-  return (fault == Fault::kRefused || fault == Fault::kRow) && result.code.empty();
+  return (fault == Fault::kRefused || fault == Fault::kRow) &&
+         (result.code.empty() || result.doubtful);
 }
 
 bool Passed(const DispatchResult& result) {
@@ -44,6 +45,13 @@ void AnswerHandler::Handle(LeasedRows::Request request, std::vector<DispatchResu
   // First of all: it says who of the others is at fault.
   for (size_t i = 0; i < results.size(); ++i) {
     if (Passed(results[i])) doubts_.Passed(*request.entries[i].row, request.sent_at);
+  }
+  // Routes that have a row which failed: known to whatever becomes of it.
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (Passed(results[i]) || results[i].taken_by.empty()) continue;
+    auto row = std::make_shared<OutboxRow>(*request.entries[i].row);
+    row->taken_by = results[i].taken_by;
+    request.entries[i].row = std::move(row);
   }
   // Key by key: rows of a key stand side by side.
   size_t first = 0;
@@ -66,9 +74,9 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
   for (size_t i = first; i < last; ++i) {
     const KeyQueues::Entry& entry = request.entries[i];
     if (Passed(results[i])) {
-      parts_.pauses.Reached(entry.row->topic);
+      parts_.pauses.Reached(entry.row->topic, request.sent_at);
       parts_.events.OnRow(
-          {results[i].status.ok() ? Kind::kPublished : Kind::kDedupHit, *entry.row, took});
+          {results[i].status.ok() ? Kind::kPublished : Kind::kKnown, *entry.row, took});
       parts_.lately.Note(*entry.row, now);
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {
@@ -108,7 +116,7 @@ void AnswerHandler::HandleFailure(const KeyQueues::Entry& entry, const DispatchR
                                   std::vector<KeyQueues::Entry> behind) {
   const Fault fault = FaultOf(result.status);
   const bool refused = fault == Fault::kRefused;
-  if (refused && !result.code.empty()) {
+  if (refused && !MayBeTheRows(result)) {
     return RetryOrBury(entry, result, /*permanent=*/true, std::move(behind));
   }
   if (refused || fault == Fault::kRow) {
@@ -151,7 +159,7 @@ void AnswerHandler::TellUnblamed(const OutboxRow& row, Millis wait, const Dispat
 bool AnswerHandler::PauseTopic(const OutboxRow& row, const DispatchResult& result) {
   const SteadyTime now = parts_.clock.Steady();
   if (!parts_.pauses.HasRoomFor(row.topic, now)) return false;
-  const auto pause = parts_.pauses.Pause(row.topic, now);
+  const auto pause = parts_.pauses.Pause(row.topic, now, result.retry_after);
   if (!pause.has_value()) return true;
   const std::string error =
       ErrorSummary(result.status, row.payload, parts_.options.last_error_max_bytes);

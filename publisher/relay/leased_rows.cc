@@ -56,8 +56,14 @@ void KeyQueues::Add(std::vector<OutboxRow> rows, SteadyTime leased_at) {
   }
 }
 
-std::optional<KeyQueues::Request> KeyQueues::Next(const Limits& limits) {
+std::optional<KeyQueues::Request> KeyQueues::Next(const LimitsOf& limits_of) {
   for (auto topic = ready_.begin(); topic != ready_.end();) {
+    const auto found_limits = limits_of(topic->first);
+    if (!found_limits.has_value()) {
+      ++topic;
+      continue;
+    }
+    const Limits& limits = *found_limits;
     Request request;
     int64_t bytes = 0;
     auto limit = static_cast<size_t>(limits.rows);
@@ -86,7 +92,7 @@ std::optional<KeyQueues::Request> KeyQueues::Next(const Limits& limits) {
       if (!took) break;  // full
       queue.under_way = true;
       keys.pop_front();
-      if (request.size() >= limit) break;
+      if (request.size() >= limit || limits.one_key) break;
     }
     if (keys.empty()) {
       topic = ready_.erase(topic);
@@ -147,6 +153,12 @@ std::vector<KeyQueues::Entry> KeyQueues::TakeWaiting(
   return taken;
 }
 
+void KeyQueues::AddTopicsOfWaiting(std::set<std::string>& topics) const {
+  for (const auto& [key, queue] : queues_) {
+    for (const Entry& entry : queue.waiting) topics.insert(entry.row->topic);
+  }
+}
+
 void KeyQueues::ForEachWaiting(const std::function<void(Entry&)>& visit) {
   for (auto& [key, queue] : queues_) {
     for (Entry& entry : queue.waiting) visit(entry);
@@ -158,11 +170,18 @@ void LeasedRows::Add(std::vector<OutboxRow> rows, SteadyTime leased_at) {
   queues_.Add(std::move(rows), leased_at);
 }
 
-std::optional<int64_t> LeasedRows::Send(SteadyTime now) {
-  auto entries = queues_.Next(KeyQueues::Limits());
+std::optional<int64_t> LeasedRows::Send(SteadyTime now, const ShapeOf& shape_of, int max_requests) {
+  const auto limits_of = [&](const std::string& topic) -> std::optional<KeyQueues::Limits> {
+    const RequestShape shape = shape_of(topic);
+    if (shape.counted && counted_ >= max_requests) return std::nullopt;
+    return KeyQueues::Limits{.rows = shape.rows, .one_key = shape.one_key};
+  };
+  auto entries = queues_.Next(limits_of);
   if (!entries.has_value()) return std::nullopt;
+  const bool counted = shape_of(entries->front().row->topic).counted;
   rows_under_way_ += entries->size();
-  under_way_[next_request_] = {*std::move(entries), now};
+  counted_ += counted ? 1 : 0;
+  under_way_[next_request_] = {*std::move(entries), now, counted};
   return next_request_++;
 }
 
@@ -170,12 +189,18 @@ std::optional<LeasedRows::Request> LeasedRows::Answered(int64_t request) {
   auto found = under_way_.extract(request);
   if (found.empty()) return std::nullopt;
   rows_under_way_ -= found.mapped().entries.size();
+  counted_ -= found.mapped().counted ? 1 : 0;
   return std::move(found.mapped());
 }
 
 void LeasedRows::Marked(const OutboxRow& row) {
   const auto lease = unmarked_.find(row.lock_token);
   if (lease != unmarked_.end() && --lease->second == 0) unmarked_.erase(lease);
+}
+
+int LeasedRows::Unmarked(const std::string& lease) const {
+  const auto found = unmarked_.find(lease);
+  return found == unmarked_.end() ? 0 : found->second;
 }
 
 absl::StatusOr<std::vector<KeyQueues::Entry>> LeasedRows::Renew(OutboxStore& store, Millis lock_ttl,
@@ -208,6 +233,15 @@ absl::StatusOr<std::vector<KeyQueues::Entry>> LeasedRows::Renew(OutboxStore& sto
     if (ours.contains(entry->row->sequence)) entry->leased_at = now;
   }
   return queues_.TakeWaiting(due);  // what is due still was not renewed
+}
+
+std::set<std::string> LeasedRows::Topics() const {
+  std::set<std::string> topics;
+  for (const auto& [id, request] : under_way_) {
+    topics.insert(request.entries.front().row->topic);  // a request is of one
+  }
+  queues_.AddTopicsOfWaiting(topics);
+  return topics;
 }
 
 bool LeasedRows::AnyUnderWay(const std::function<bool(const OutboxRow&)>& pick) const {

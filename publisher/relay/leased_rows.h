@@ -6,12 +6,14 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
+#include "publisher/dispatch/dispatcher.h"
 #include "publisher/outbox/outbox_store.h"
 
 namespace lockstep::publisher {
@@ -32,14 +34,20 @@ class KeyQueues {
   struct Limits {
     int rows = 1000;
     int64_t bytes = 9'000'000;
+    bool one_key = false;
   };
+  // Those of a topic; nothing = none of it may leave now.
+  using LimitsOf = std::function<std::optional<Limits>(const std::string& topic)>;
 
   // Rows of one claim. Of one aggregate, they come behind those that are here already.
   void Add(std::vector<OutboxRow> rows, SteadyTime leased_at);
 
   // The next request, or nothing when every key with rows has one under way. Its keys are under way
   // until each is finished by one of the two calls below.
-  std::optional<Request> Next(const Limits& limits);
+  std::optional<Request> Next(const LimitsOf& limits_of);
+  std::optional<Request> Next(const Limits& limits) {
+    return Next([&](const std::string&) { return limits; });
+  }
 
   // All rows of the key in the request were delivered.
   void Succeeded(const std::string& key);
@@ -53,6 +61,7 @@ class KeyQueues {
 
   // Everything here that waits, for renewal.
   void ForEachWaiting(const std::function<void(Entry&)>& visit);
+  void AddTopicsOfWaiting(std::set<std::string>& topics) const;
 
   size_t waiting() const { return waiting_; }
 
@@ -78,13 +87,19 @@ class LeasedRows {
   struct Request {
     KeyQueues::Request entries;
     SteadyTime sent_at;
+    bool counted = true;  // among `requests`
   };
+  using ShapeOf = std::function<RequestShape(const std::string& topic)>;
 
   // Rows of one claim, which began at `leased_at`.
   void Add(std::vector<OutboxRow> rows, SteadyTime leased_at);
 
-  // The next request for the bus, under way from now on; its number is for Answered.
-  std::optional<int64_t> Send(SteadyTime now);
+  // One of the claim that won't be sent; its outcome is to be marked.
+  void SetAside(const OutboxRow& row) { ++unmarked_[row.lock_token]; }
+
+  // The next request, under way from now on; its number is for Answered. `max_requests`: at most so
+  // many that count are under way.
+  std::optional<int64_t> Send(SteadyTime now, const ShapeOf& shape_of, int max_requests);
   const KeyQueues::Request& entries(int64_t request) const {
     return under_way_.at(request).entries;
   }
@@ -93,6 +108,8 @@ class LeasedRows {
 
   // The row's outcome is in the outbox, or its lease was lost: the claim rule need not know it.
   void Marked(const OutboxRow& row);
+  // Rows of that lease that are not marked; 0 for one that is not known.
+  int Unmarked(const std::string& lease) const;
 
   // Renews what is a third of its time old, and looks for it every sixth of it. What was left too
   // long is dropped: it may be another's. Answers waiting rows whose lease another took.
@@ -102,6 +119,7 @@ class LeasedRows {
   KeyQueues& queues() { return queues_; }
   size_t requests() const { return under_way_.size(); }
   size_t rows() const { return queues_.waiting() + rows_under_way_; }
+  std::set<std::string> Topics() const;  // of rows that wait or are under way
   bool AnyUnderWay(const std::function<bool(const OutboxRow&)>& pick) const;
   std::vector<std::string> live_tokens() const;
 
@@ -110,6 +128,7 @@ class LeasedRows {
   std::map<int64_t, Request> under_way_;
   int64_t next_request_ = 1;
   size_t rows_under_way_ = 0;
+  int counted_ = 0;                      // requests under way that count
   std::map<std::string, int> unmarked_;  // rows of each lease
   SteadyTime last_look_;                 // for leases to renew
 };

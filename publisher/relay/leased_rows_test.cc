@@ -5,6 +5,8 @@
 namespace lockstep::publisher {
 namespace {
 
+const LeasedRows::ShapeOf kShape = [](const std::string&) { return RequestShape(); };
+
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -22,11 +24,11 @@ TEST(LeasedRows, ARowIsInHandUntilItsRequestIsAnswered) {
   LeasedRows leased;
   leased.Add({Row("a", 1, "x"), Row("b", 1, "x")}, {});
   EXPECT_EQ(leased.rows(), 2u);
-  const auto request = leased.Send(SteadyTime(std::chrono::hours(1)));
+  const auto request = leased.Send(SteadyTime(std::chrono::hours(1)), kShape, 16);
   ASSERT_TRUE(request.has_value());
   EXPECT_EQ(leased.entries(*request).size(), 2u);
   EXPECT_EQ(leased.rows(), 2u) << "under way";
-  EXPECT_FALSE(leased.Send({}).has_value());
+  EXPECT_FALSE(leased.Send({}, kShape, 16).has_value());
   const auto answered = leased.Answered(*request);
   ASSERT_TRUE(answered.has_value());
   EXPECT_EQ(answered->sent_at, SteadyTime(std::chrono::hours(1)));
@@ -51,7 +53,7 @@ TEST(LeasedRows, KnowsWhetherRowsOfAShardAreUnderWay) {
   leased.Add({Row("a", 1, "x", /*shard=*/3)}, {});
   const auto of_three = [](const OutboxRow& row) { return row.shard == 3; };
   EXPECT_FALSE(leased.AnyUnderWay(of_three)) << "it waits";
-  const auto request = leased.Send({});
+  const auto request = leased.Send({}, kShape, 16);
   EXPECT_TRUE(leased.AnyUnderWay(of_three));
   leased.Answered(request.value());
   EXPECT_FALSE(leased.AnyUnderWay(of_three));

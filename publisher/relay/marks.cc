@@ -1,6 +1,7 @@
 #include "publisher/relay/marks.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -8,10 +9,10 @@
 
 namespace lockstep::publisher {
 
-void Marks::Published(RowPtr row, std::string message_id, SteadyTime now) {
+void Marks::Published(RowPtr row, std::string message_id, SteadyTime now, bool dedup_hit) {
   if (published_.empty()) since_ = now;
   published_unblocks_ = published_unblocks_ || row->attempts > 0;
-  published_.push_back({std::move(row), std::move(message_id)});
+  published_.push_back({std::move(row), std::move(message_id), dedup_hit});
 }
 
 std::optional<Millis> Marks::Left(SteadyTime now) const {
@@ -42,13 +43,27 @@ absl::Status Marks::Account(OutboxStore& store, std::vector<Outcome> outcomes,
   return states.status();
 }
 
-absl::Status Marks::Write(OutboxStore& store, const Marked& marked) {
+template <class Outcome>
+std::vector<std::string> Marks::EndedWith(const std::vector<Outcome>& outcomes,
+                                          const Unmarked& unmarked) {
+  std::map<std::string, int> rows;
+  for (const Outcome& outcome : outcomes) ++rows[outcome.row->lock_token];
+  std::vector<std::string> ended;
+  for (const auto& [lease, count] : rows) {
+    if (unmarked(lease) == count) ended.push_back(lease);
+  }
+  return ended;
+}
+
+absl::Status Marks::Write(OutboxStore& store, const Marked& marked, const Unmarked& unmarked) {
   if (!failed_.empty()) {
-    ASSIGN_OR_RETURN(const auto kept, store.MarkFailed(failed_, owner_));
+    ASSIGN_OR_RETURN(const auto kept,
+                     store.MarkFailed(failed_, owner_, EndedWith(failed_, unmarked)));
     RETURN_IF_ERROR(Account(store, std::exchange(failed_, {}), kept, marked));
   }
   if (!published_.empty()) {
-    ASSIGN_OR_RETURN(const auto kept, store.MarkPublished(published_, owner_));
+    ASSIGN_OR_RETURN(const auto kept,
+                     store.MarkPublished(published_, owner_, EndedWith(published_, unmarked)));
     published_unblocks_ = false;
     RETURN_IF_ERROR(Account(store, std::exchange(published_, {}), kept, marked));
   }

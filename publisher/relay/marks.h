@@ -19,7 +19,7 @@ class Marks {
   // Whose rows are written to the table: `owner` is this publisher's name.
   Marks(std::string owner, RelayEvents& events) : owner_(std::move(owner)), events_(events) {}
 
-  void Published(RowPtr row, std::string message_id, SteadyTime now);
+  void Published(RowPtr row, std::string message_id, SteadyTime now, bool dedup_hit = false);
   void Failed(RowFailure failure) { failed_.push_back(std::move(failure)); }
 
   bool empty() const { return published_.empty() && failed_.empty(); }
@@ -34,10 +34,16 @@ class Marks {
   // Writes what is here; each row written (or lost) is handed to `marked`. On an error all of it
   // stays for the next call: a row written twice is a lost lease the second time, which is
   // harmless.
+  // `unmarked` says how many rows of a lease have no outcome yet, those in here included.
   using Marked = std::function<void(const OutboxRow&)>;
-  absl::Status Write(OutboxStore& store, const Marked& marked);
+  using Unmarked = std::function<int(const std::string& lease)>;
+  absl::Status Write(OutboxStore& store, const Marked& marked, const Unmarked& unmarked);
 
  private:
+  // The leases of which `outcomes` are the last rows.
+  template <class Outcome>
+  static std::vector<std::string> EndedWith(const std::vector<Outcome>& outcomes,
+                                            const Unmarked& unmarked);
   // What stands behind a Write: `outcomes` were written, and those of `kept` were still ours.
   template <class Outcome>
   absl::Status Account(OutboxStore& store, std::vector<Outcome> outcomes,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <utility>
 
 #include "platform/status.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr Millis kAnswerGrace{20};
 // With full hands there is nothing to do but to wait; the watchdog wants to see turns.
 constexpr Millis kLongestTurn{1'000};
+
+// Until a row is looked at again whose content another row is to send.
+constexpr Millis kContentWait{1'000};
 
 // A relay that was stopped must not hold its wake locks for ever. One that rests speaks once in a
 // poll.
@@ -216,13 +220,22 @@ bool Relay::HasRoom() const {
 }
 
 bool Relay::MayPassOverLess(SteadyTime now) const {
-  return !shards_.shards().empty() && pauses_.Changed(now);
+  return !shards_.shards().empty() && pauses_.Changed(now, InHand());
+}
+
+TopicPauses::InHand Relay::InHand() const {
+  return [this, topics = std::optional<std::set<std::string>>()](const std::string& topic) mutable {
+    if (!topics.has_value()) topics = leased_.Topics();  // as a rule nobody asks
+    return topics->contains(topic);
+  };
 }
 
 absl::Status Relay::WriteMarks() {
   if (marks_.empty()) return absl::OkStatus();
   if (marks_.urgent()) plan_.LookAgain();  // they may free others
-  RETURN_IF_ERROR(marks_.Write(*store_, [this](const OutboxRow& row) { leased_.Marked(row); }));
+  RETURN_IF_ERROR(marks_.Write(
+      *store_, [this](const OutboxRow& row) { leased_.Marked(row); },
+      [this](const std::string& lease) { return leased_.Unmarked(lease); }));
   NoteLeaving();  // now: their next owner waits, and we may be about to sleep
   return absl::OkStatus();
 }
@@ -243,7 +256,7 @@ ClaimRequest Relay::NewClaimRequest() const {
           .shards = shards_.shards(),
           .shard_count = shards_.count(),
           .live_tokens = leased_.live_tokens(),
-          .paused_topics = pauses_.Paused(environment_.clock->Steady()),
+          .paused_topics = pauses_.ToPassOver(environment_.clock->Steady(), InHand()),
           .dead_blocks = options_.on_dead == OnDead::kHoldKey};
 }
 
@@ -259,14 +272,57 @@ absl::Status Relay::Claim() {
   if (claim.rows.empty()) return absl::OkStatus();
   events_.OnClaimed(claim.rows);
   draining_.FoundRows();
+  RETURN_IF_ERROR(SetDuplicatesAside(claim.rows));
   leased_.Add(std::move(claim.rows), before);
   Send();
   return sleeper_.Awake(*store_, full);
 }
 
+absl::Status Relay::SetDuplicatesAside(std::vector<OutboxRow>& rows) {
+  const auto none = [](const OutboxRow& row) { return row.target_space.empty(); };
+  if (std::ranges::all_of(rows, none)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto verdicts, store_->JudgeContents(rows));
+  using Verdict = ContentVerdict::Kind;
+  const auto verdict_of = [&](const OutboxRow& row) {
+    const auto found = verdicts.find(row.sequence);
+    return found == verdicts.end() ? ContentVerdict() : found->second;
+  };
+  std::map<std::string, int64_t> waiting;  // key -> the version that its others wait behind
+  for (const OutboxRow& row : rows) {
+    if (verdict_of(row).kind != Verdict::kWait) continue;
+    const auto [first, is_new] = waiting.try_emplace(row.aggregate_id, row.version);
+    if (!is_new) first->second = std::min(first->second, row.version);
+  }
+  const SteadyTime now = environment_.clock->Steady();
+  std::vector<OutboxRow> kept;
+  std::vector<RowPtr> behind;  // not sent, although they might be
+  for (OutboxRow& row : rows) {
+    const ContentVerdict verdict = verdict_of(row);
+    const auto key = waiting.find(row.aggregate_id);
+    const bool waits =
+        verdict.kind == Verdict::kWait || (key != waiting.end() && row.version > key->second);
+    if (!waits && verdict.kind == Verdict::kSend) {
+      kept.push_back(std::move(row));
+      continue;
+    }
+    leased_.SetAside(row);
+    const auto aside = std::make_shared<const OutboxRow>(std::move(row));
+    if (waits) {
+      if (verdict.kind == Verdict::kSend) behind.push_back(aside);
+      marks_.Failed({.row = aside, .delay = kContentWait});
+    } else {
+      events_.OnRow({RowEvent::Kind::kDedupHit, *aside});
+      marks_.Published(aside, verdict.message_id, now, /*dedup_hit=*/true);
+    }
+  }
+  rows = std::move(kept);
+  return store_->LeaveContents(behind);
+}
+
 void Relay::Send() {
-  while (static_cast<int>(leased_.requests()) < options_.max_requests) {
-    const auto id = leased_.Send(environment_.clock->Steady());
+  const auto shape_of = [this](const std::string& topic) { return dispatcher_.Shape(topic); };
+  while (true) {
+    const auto id = leased_.Send(environment_.clock->Steady(), shape_of, options_.max_requests);
     if (!id.has_value()) return;
     std::vector<RowPtr> rows;
     for (const KeyQueues::Entry& entry : leased_.entries(*id)) rows.push_back(entry.row);

@@ -92,6 +92,8 @@ class Relay : public Service {
   absl::Status WriteMarks();
   absl::Status RenewLeases();
   absl::Status Claim();
+  // Takes those out of `rows` whose content another row has sent or is to send.
+  absl::Status SetDuplicatesAside(std::vector<OutboxRow>& rows);
   void Send();
   absl::Status Rest(bool looked);
   void LoseSession(absl::Status why);
@@ -100,6 +102,7 @@ class Relay : public Service {
   bool HasRoom() const;  // for another claim
   // Another claim may find what the last one passed over.
   bool MayPassOverLess(SteadyTime now) const;
+  TopicPauses::InHand InHand() const;
   ClaimRequest NewClaimRequest() const;
   void GiveBackWaiting(const std::function<bool(const OutboxRow&)>& pick);
   // While rows of other shards are in hand: looks whether that is over.

@@ -13,7 +13,8 @@ namespace lockstep::publisher {
 struct RowEvent {
   enum class Kind {
     kPublished,
-    kDedupHit,   // the bus had the event already: as good as published
+    kKnown,      // the bus had the event already: as good as published
+    kDedupHit,   // its content was sent by another row: published without being sent
     kFailed,     // sent and not taken, whatever comes of it: one of the next four follows
     kRetry,      // an attempt is spent
     kUnblamed,   // it failed, maybe as everything does: tried again, nothing is spent

@@ -37,7 +37,7 @@ TEST_F(RelayTest, ALostLeaseIsCountedAuditedAndDropped) {
   Enqueue("k", 1);
   const auto owner = StartOwner();
   ASSERT_TRUE(owner->events.Await([&] { return owner->events.claimed == 1; }));
-  db_.Run("UPDATE shop.outbox SET locked_at = now() - interval '1 hour'");
+  db_.Run("UPDATE shop.outbox_status SET locked_at = now() - interval '1 hour'");
   Claimer other = NewClaimer("other");
   ASSERT_EQ(Names(other.Take()), "k:1");
   bus_.HoldPublishes(false);

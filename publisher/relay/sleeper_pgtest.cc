@@ -254,10 +254,14 @@ TEST_F(SleeperTest, ANewPollIntervalIsFollowedAtOnce) {
   options.poll_interval = Millis(10);
   owner->relay->Reconfigure(options);
   std::this_thread::sleep_for(Millis(200));  // the look that it takes at once is over
-  db_.Run(                                   // as nobody should: only a poll can find it
-      "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, "
-      "version, "
-      "payload) VALUES (gen_random_uuid(), 'shop.events', 'item', 'k', 'T', 1, 'p')");
+  // As nobody should, without the trigger that tells of it: only a poll can find it.
+  db_.Run(
+      "BEGIN; SET LOCAL session_replication_role = replica; "
+      "INSERT INTO shop.outbox (topic, aggregate_type, aggregate_id, event_type, version, payload) "
+      "VALUES ('shop.events', 'item', 'k', 'T', 1, 'p'); "
+      "INSERT INTO shop.outbox_pending (sequence, aggregate_hash, version) SELECT sequence, "
+      "lockstep.aggregate_hash(aggregate_id, aggregate_type, tenant_id), version FROM shop.outbox; "
+      "COMMIT");
   EXPECT_TRUE(AwaitPublished(1));
 }
 

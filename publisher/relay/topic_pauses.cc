@@ -10,16 +10,28 @@ bool TopicPauses::HasRoomFor(const std::string& topic, SteadyTime now) {
   return topics_.size() < kMost;
 }
 
-std::optional<Millis> TopicPauses::Pause(const std::string& topic, SteadyTime now) {
+std::optional<Millis> TopicPauses::Pause(const std::string& topic, SteadyTime now,
+                                         std::optional<Millis> asked) {
   Topic& state = topics_[topic];
-  if (state.failures > 0 && now < state.until) return std::nullopt;
-  const Millis pause = policy_.Delay(++state.failures, random_());
+  if (asked.has_value()) asked = std::clamp(*asked, std::min(policy_.base, kLongest), kLongest);
+  if (state.failures > 0 && now < state.until) {
+    if (asked.has_value()) {
+      state.asked_at = now;
+      state.until = std::max(state.until, now + *asked);
+    }
+    return std::nullopt;
+  }
+  const Millis wait = policy_.Delay(++state.failures, random_());
+  const Millis pause = asked.value_or(wait);
+  state.asked_at = asked.has_value() ? now : SteadyTime();
   state.until = now + pause;
   return pause;
 }
 
-void TopicPauses::Reached(const std::string& topic) {
-  if (!topics_.empty()) topics_.erase(topic);
+void TopicPauses::Reached(const std::string& topic, SteadyTime sent_at) {
+  if (topics_.empty()) return;
+  const auto found = topics_.find(topic);
+  if (found != topics_.end() && sent_at >= found->second.asked_at) topics_.erase(found);
 }
 
 std::vector<std::string> TopicPauses::Paused(SteadyTime now) const {
@@ -28,6 +40,14 @@ std::vector<std::string> TopicPauses::Paused(SteadyTime now) const {
     if (now < state.until) paused.push_back(topic);
   }
   return paused;
+}
+
+std::vector<std::string> TopicPauses::ToPassOver(SteadyTime now, const InHand& in_hand) const {
+  std::vector<std::string> topics;
+  for (const auto& [topic, state] : topics_) {
+    if (now < state.until || in_hand(topic)) topics.push_back(topic);
+  }
+  return topics;
 }
 
 std::optional<Millis> TopicPauses::NextEnd(SteadyTime now) const {

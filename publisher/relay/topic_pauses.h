@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,16 +24,30 @@ class TopicPauses {
 
   // Whether the topic can be paused, now that those whose pause is over are forgotten if need be.
   bool HasRoomFor(const std::string& topic, SteadyTime now);
-  // The pause, or nothing if the topic is paused already. REQUIRES: HasRoomFor.
-  std::optional<Millis> Pause(const std::string& topic, SteadyTime now);
-  void Reached(const std::string& topic);
+  // The pause, or nothing if the topic is paused already. `asked`: how long the other side wants to
+  // be left alone, which counts in place of the policy's wait, but for less than its shortest or
+  // more than kLongest; it can make a pause longer that has begun. REQUIRES: HasRoomFor.
+  static constexpr Millis kLongest{3'600'000};
+  std::optional<Millis> Pause(const std::string& topic, SteadyTime now,
+                              std::optional<Millis> asked = std::nullopt);
+  // Something that was sent at that time was taken: the topic can be reached. A pause that the
+  // other side asked for is not ended by what was sent before it.
+  void Reached(const std::string& topic, SteadyTime sent_at);
 
   std::vector<std::string> Paused(SteadyTime now) const;
 
-  // A claim passed over these. Later: whether other topics are paused now, because a pause has
+  // Those that a claim passes over: the paused, and those whose pause is over while some of their
+  // rows are in hand and try whether they can be reached. A topic that hangs would fill the hands
+  // with its rows each time, and all others would wait for its timeout. `in_hand`: of a topic.
+  using InHand = std::function<bool(const std::string& topic)>;
+  std::vector<std::string> ToPassOver(SteadyTime now, const InHand& in_hand) const;
+
+  // A claim passed over these. Later: whether it would pass over others now, because a pause has
   // begun or ended, by its time or by an answer, and rows may wait.
   void PassedOver(std::vector<std::string> topics) { passed_over_ = std::move(topics); }
-  bool Changed(SteadyTime now) const { return Paused(now) != passed_over_; }
+  bool Changed(SteadyTime now, const InHand& in_hand) const {
+    return ToPassOver(now, in_hand) != passed_over_;
+  }
 
   // Until the first of them may be tried again.
   std::optional<Millis> NextEnd(SteadyTime now) const;
@@ -40,7 +55,7 @@ class TopicPauses {
  private:
   struct Topic {
     int failures = 0;
-    SteadyTime until;
+    SteadyTime asked_at, until;  // the first: never if nobody asked for it
   };
 
   const RetryPolicy& policy_;

@@ -24,24 +24,20 @@ class PublisherDaemon final : public Daemon {
   }
   absl::Status Validate() const override {
     RETURN_IF_ERROR(config_.Validate());
-    return pubsub_.Validate();
+    return config_.NeedsBus() ? pubsub_.Validate() : absl::OkStatus();
   }
   log::Options LogOptions() const override { return log_; }
 
   absl::Status Start(const Beginning& beginning) override {
-    ASSIGN_OR_RETURN(transport_, pubsub::MakeTransport(pubsub_.transport));
-    dispatcher_ = MakePubsubDispatcher(*transport_, pubsub_.project, config_);
-    service_ = std::make_unique<PublisherService>(config_, *dispatcher_, metrics_);
-    heartbeats_ = transport_->NewPublisher({});
-    service_->SetHeartbeat(*heartbeats_, transport_->admin(),
-                           MapTopics(pubsub_.project, config_.topics, config_.any_topic));
-    if (beginning.once) {
-      RETURN_IF_ERROR(service_->Check());
+    if (config_.NeedsBus()) {
+      ASSIGN_OR_RETURN(transport_, pubsub::MakeTransport(pubsub_.transport));
+      dispatcher_ = MakePubsubDispatcher(*transport_, pubsub_.project, config_);
     } else {
-      backfills_ = transport_->NewPublisher({});
-      service_->SetBackfill(*backfills_,
-                            MapTopics(pubsub_.project, config_.topics, config_.any_topic));
+      dispatcher_ = std::make_unique<NoBus>();
     }
+    service_ = std::make_unique<PublisherService>(config_, *dispatcher_, metrics_);
+    if (beginning.once) RETURN_IF_ERROR(service_->Check());
+    if (transport_ != nullptr) UseBus(beginning.once);
     RETURN_IF_ERROR(service_->Start());
     http_ = std::make_unique<HttpServer>(http_options_);
     reporter_ = std::make_unique<StatusReporter>(*service_, beginning.config, metrics_, *http_);
@@ -73,6 +69,16 @@ class PublisherDaemon final : public Daemon {
   }
 
  private:
+  // Heartbeats and backfills, which are Pub/Sub's.
+  void UseBus(bool once) {
+    const TopicNames topics = MapTopics(pubsub_.project, config_.topics, config_.any_topic);
+    heartbeats_ = transport_->NewPublisher({});
+    service_->SetHeartbeat(*heartbeats_, transport_->admin(), topics);
+    if (once) return;
+    backfills_ = transport_->NewPublisher({});
+    service_->SetBackfill(*backfills_, topics);
+  }
+
   HttpResponse Ready() const {
     const auto reasons = service_->NotReady();
     if (reasons.empty()) return {.body = "ready\n"};
@@ -102,8 +108,8 @@ int main(int argc, char** argv) {
       argc, argv,
       {.program = "lockstep-publisher",
        .summary = "moves the rows of transactional outboxes in Postgres to Google "
-                  "Cloud Pub/Sub, in order. Any number of publishers may run side "
-                  "by side.",
+                  "Cloud Pub/Sub and to HTTP endpoints, in order. Any number of "
+                  "publishers may run side by side.",
        .once = "drain the outboxes and exit",
        .invalid = 1},
       daemon);

@@ -45,7 +45,7 @@ constexpr int kCostLimit = 50;
 
 OutboxWatch::OutboxWatch(Parts parts)
     : parts_(std::move(parts)),
-      replays_(CounterOf(parts_.metrics, "replay_total",
+      replays_(CounterOf(parts_.metrics, "tx_replay_total",
                          "rows and messages that an operator sent again", {{"kind", "outbox"}})),
       database_(parts_.database, Clock::System().Now()),
       aging_(kAgedEvery, [this] { Age(); }),

@@ -39,7 +39,8 @@ TEST_F(OutboxWatchTest, CountsPendingLockedDeadAndReplays) {
   claimer.request.rows = 1;
   claimer.Take();
   db_.Run(
-      "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id = "
+      "UPDATE shop.outbox_status SET dead_at = now(), available_at = 'infinity' WHERE aggregate_id "
+      "= "
       "'dead'");
   const auto watch = Make();
   EXPECT_FALSE(watch->Of(kTable).known);
@@ -49,7 +50,7 @@ TEST_F(OutboxWatchTest, CountsPendingLockedDeadAndReplays) {
   EXPECT_TRUE(Shows(R"(outbox_pending{table="shop.outbox"} 3)"));
   EXPECT_TRUE(Shows(R"(outbox_locked{table="shop.outbox"} 1)"));
   EXPECT_TRUE(Shows(R"(outbox_dead{table="shop.outbox"} 1)"));
-  EXPECT_TRUE(Shows(R"(replay_total{kind="outbox"} 0)"));
+  EXPECT_TRUE(Shows(R"(tx_replay_total{kind="outbox"} 0)"));
 }
 
 TEST_F(OutboxWatchTest, CountsWhatRunningBackfillsHaveToSendAndThoseThatFailed) {
@@ -70,16 +71,17 @@ TEST_F(OutboxWatchTest, TheOwnerOfTheFirstShardCountsAReplayOnce) {
   const auto replay = [&] {
     // Whatever the operator's search_path says, the audit names the outbox as we do.
     db_.Run(
-        "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity'; SET search_path = "
+        "UPDATE shop.outbox_status SET dead_at = now(), available_at = 'infinity'; SET search_path "
+        "= "
         "shop; SELECT lockstep.replay('outbox', array_agg(sequence), 'ann') FROM outbox");
   };
   const auto watch = Make(Millis(5));
   ASSERT_TRUE(watch->Start().ok());
   ASSERT_TRUE(testing::Eventually([&] { return watch->Of(kTable).known; }));
   replay();
-  EXPECT_TRUE(testing::Eventually([&] { return Shows(R"(replay_total{kind="outbox"} 1)"); }));
+  EXPECT_TRUE(testing::Eventually([&] { return Shows(R"(tx_replay_total{kind="outbox"} 1)"); }));
   replay();
-  EXPECT_TRUE(testing::Eventually([&] { return Shows(R"(replay_total{kind="outbox"} 2)"); }));
+  EXPECT_TRUE(testing::Eventually([&] { return Shows(R"(tx_replay_total{kind="outbox"} 2)"); }));
 }
 
 TEST_F(OutboxWatchTest, AMissingTableIsToldAndDoesNotHideTheOthers) {
@@ -115,8 +117,8 @@ TEST_F(OutboxWatchTest, ThePendingGrowOldThoughTheDatabaseIsSilent) {
 TEST_F(OutboxWatchTest, ARowFromTheFutureGrowsOldFromWhenItIsDue) {
   Enqueue("k", 1);
   db_.Run(
-      "UPDATE shop.outbox SET created_at = now() + interval '1 hour', available_at = now() - "
-      "interval '10 minutes'");
+      "UPDATE shop.outbox SET created_at = now() + interval '1 hour';"
+      "UPDATE shop.outbox_status SET available_at = now() - interval '10 minutes'");
   const auto watch = Make();
   watch->Look();
   EXPECT_GE(watch->Of(kTable).oldest, Millis(600'000));

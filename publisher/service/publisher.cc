@@ -26,6 +26,7 @@
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/outbox/shard_locks.h"
 #include "publisher/relay/relay.h"
+#include "publisher/routes/route_dispatcher.h"
 #include "publisher/service/outbox_watch.h"
 #include "publisher/upkeep/heartbeat.h"
 #include "publisher/upkeep/housekeeper.h"
@@ -104,7 +105,8 @@ struct PublisherService::Parts {
     return nullptr;
   }
 
-  std::unique_ptr<Dispatcher> styled;  // before the relays, which use it
+  std::unique_ptr<RouteDispatcher> routes;  // before the relays, which use both
+  std::unique_ptr<Dispatcher> styled;
   std::vector<std::unique_ptr<Table>> tables;
   std::unique_ptr<Heartbeat> heartbeat;
   std::unique_ptr<BackfillWorker> backfills;
@@ -120,9 +122,10 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
       metrics_(metrics),
       parts_(std::make_unique<Parts>(config_.ready_grace)) {
   if (config_.instance.empty()) config_.instance = DefaultInstance();
-  Dispatcher* used = &dispatcher;
+  parts_->routes = std::make_unique<RouteDispatcher>(config_, dispatcher, metrics);
+  Dispatcher* used = parts_->routes.get();
   if (config_.topic_style == TopicStyle::kVersioned) {
-    parts_->styled = std::make_unique<VersionedTopicsOnly>(dispatcher);
+    parts_->styled = std::make_unique<VersionedTopicsOnly>(*used);
     used = parts_->styled.get();
   }
   if (config_.relay_enabled) {
@@ -159,6 +162,10 @@ std::vector<Relay*> PublisherService::Relays() const {
 
 PublisherService::~PublisherService() { Stop(); }
 
+void PublisherService::AddRoute(const std::string& name, Dispatcher& dispatcher) {
+  parts_->routes->Add(name, dispatcher);
+}
+
 void PublisherService::SetHeartbeat(pubsub::Publisher& publisher, pubsub::Admin& admin,
                                     std::function<std::string(const std::string&)> topic) {
   if (config_.heartbeat.topics.empty() || !config_.relay_enabled) return;
@@ -188,6 +195,7 @@ void PublisherService::SetBackfill(pubsub::Publisher& publisher,
 
 absl::Status PublisherService::Check() const {
   RETURN_IF_ERROR(config_.Validate());
+  RETURN_IF_ERROR(parts_->routes->Open());
   std::set<std::string> names(config_.cleaner.tables.begin(), config_.cleaner.tables.end());
   for (const RelayOptions& relay : config_.tables) names.insert(relay.table);
   ASSIGN_OR_RETURN(const auto locks, ShardLocks::Open(config_.database, Millis(0)));
@@ -286,8 +294,17 @@ std::vector<TableStatus> PublisherService::Tables() const {
       status.fault = fmt::format("a session that is no publisher holds a shard: {}", stranger);
     }
     status.relay = table->status.Read();
+    for (auto& [topic, record] : status.relay.topics) record.routes = parts_->routes->Status(topic);
   }
   return tables;
+}
+
+void NoBus::Dispatch(const std::string&, const std::string& topic, std::vector<RowPtr> rows,
+                     Done done) {
+  const absl::Status refused = InvalidArgument(
+      "topic {} is not in the publisher's table `topics`, and this publisher has no bus", topic);
+  done(std::vector<DispatchResult>(rows.size(),
+                                   {.status = refused, .code = "TOPIC.NOT_CONFIGURED"}));
 }
 
 OutboxWatch& PublisherService::outboxes() { return *parts_->outboxes; }

@@ -38,9 +38,13 @@ struct TableStatus;
 // can't be reached yet is waited for. Stop finishes what is under way. Safe from any thread.
 class PublisherService : public Service {
  public:
-  // Both outlive it.
+  // `dispatcher` is the bus: it gets what no other route of `topics` takes (docs/routes.md). Both
+  // outlive it.
   PublisherService(PublisherConfig config, Dispatcher& dispatcher, MetricsRegistry& metrics);
   ~PublisherService() override;
+
+  // The dispatcher of the route `custom:<name>`. REQUIRES: before Start; outlives this.
+  void AddRoute(const std::string& name, Dispatcher& dispatcher);
 
   // Sends heartbeats by it, if the configuration wants any; `admin` is asked which topics have a
   // schema. REQUIRES: before Start; both outlive this.
@@ -87,6 +91,13 @@ class PublisherService : public Service {
   MetricsRegistry& metrics_;
   struct Parts;
   std::unique_ptr<Parts> parts_;
+};
+
+// For a publisher whose routes all go elsewhere: refuses every row.
+class NoBus : public Dispatcher {
+ public:
+  void Dispatch(const std::string& table, const std::string& topic, std::vector<RowPtr> rows,
+                Done done) override;
 };
 
 // Pub/Sub as the dispatcher, with the topics of `config`. `settings` are those of

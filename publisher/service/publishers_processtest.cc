@@ -230,10 +230,11 @@ TEST_F(PublishersTest, GoesOnAfterADumpAndARestore) {
   ASSERT_EQ(std::system(("bash -o pipefail -c \"" + command + "\"").c_str()), 0);
   auto restored = postgres::Connection::Open({.url = server + copy});
   ASSERT_TRUE(restored.ok());
-  ASSERT_TRUE((*restored)
-                  ->Execute("UPDATE shop.outbox SET locked_at = now() - interval '1 hour' WHERE "
-                            "lock_token IS NOT NULL")
-                  .ok());
+  ASSERT_TRUE(
+      (*restored)
+          ->Execute("UPDATE shop.outbox_status SET locked_at = now() - interval '1 hour' WHERE "
+                    "lock_token IS NOT NULL")
+          .ok());
   ASSERT_TRUE((*restored)
                   ->Execute("SELECT lockstep.enqueue('shop.outbox', 'shop.events', 'item', "
                             "'waiting', 'T', 4, 'p')")
@@ -241,7 +242,8 @@ TEST_F(PublishersTest, GoesOnAfterADumpAndARestore) {
   {
     const auto publisher = StartPublisher({"--once", "--database=" + server + copy});
     EXPECT_EQ(publisher->Wait(), 0) << publisher->Errors();
-    const auto left = (*restored)->Execute("SELECT count(*), count(published_at) FROM shop.outbox");
+    const auto left =
+        (*restored)->Execute("SELECT count(*), count(published_at) FROM shop.outbox_status");
     EXPECT_EQ(left->Int(0, 0), 27);
     EXPECT_EQ(left->Int(0, 1), 27);
   }

@@ -66,7 +66,7 @@ TEST_F(ServiceTest, AnEventThatTheBusHasAlreadyIsAsGoodAsPublished) {
   const std::string lines = ::testing::internal::GetCapturedStderr();
   log::SetLevel(level);
   EXPECT_TRUE(published);
-  EXPECT_THAT(lines, HasSubstr("code=outbox_flush_dedup_hit"));
+  EXPECT_THAT(lines, HasSubstr("code=outbox_flush_known"));
   EXPECT_THAT(RenderMetrics(running->metrics),
               HasSubstr("outbox_dispatch_total{result=\"success\",table=\"shop.outbox\",topic="
                         "\"shop.events\"} 3"));

@@ -66,7 +66,7 @@ TEST_F(ServiceTest, TablesHaveSettingsOfTheirOwn) {
   int64_t others = 0;  // they pass, so that it is the row's fault
   const auto pass_others_until = [&](const std::string& table, const std::string& where) {
     return testing::Eventually([&] {
-      if (db_.QueryInt("SELECT count(*) FROM " + table + " WHERE " + where) > 0) return true;
+      if (db_.QueryInt("SELECT count(*) FROM " + table + "_status WHERE " + where) > 0) return true;
       db_.Query("SELECT lockstep.enqueue($1::regclass, 'shop.events', 'item', 'o', 'T', $2, 'p')",
                 postgres::Params(table, ++others));
       return false;
@@ -76,10 +76,10 @@ TEST_F(ServiceTest, TablesHaveSettingsOfTheirOwn) {
       << "it skips";
   EXPECT_EQ(Count("dead_at IS NOT NULL AND attempts = 1 AND octet_length(last_error) <= 30"), 1);
   ASSERT_TRUE(pass_others_until("other.outbox", "dead_at IS NOT NULL"));
-  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM other.outbox WHERE attempts = 2 AND "
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM other.outbox_status WHERE attempts = 2 AND "
                          "octet_length(last_error) > 100"),
             1);
-  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM other.outbox WHERE published_at IS NOT NULL "
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM other.outbox_status WHERE published_at IS NOT NULL "
                          "AND aggregate_id = 'k'"),
             0)
       << "it holds the key";
@@ -117,7 +117,8 @@ TEST_F(ServiceTest, SwitchedOffKeepsTheDataAndDispatchesNothing) {
   Enqueue("k", 1);
   EnqueueMany("old", 2);
   db_.Run(
-      "UPDATE shop.outbox SET published_at = now() - interval '8 days' WHERE aggregate_id = 'old'");
+      "UPDATE shop.outbox_status SET published_at = now() - interval '8 days' WHERE aggregate_id = "
+      "'old'");
   const auto running = Make(config);
   ASSERT_TRUE(running->service->Start().ok());
   EXPECT_TRUE(running->service->NotReady().empty());
@@ -156,7 +157,7 @@ TEST_F(ServiceTest, GaugesAndReplaysAreCountedWithoutACleaner) {
   EXPECT_TRUE(shows(R"(outbox_pending{table="shop.outbox"} 2)"));
   EXPECT_TRUE(shows(R"(outbox_dead_total{table="shop.outbox",topic="shop.events"} 1)"));
   db_.Run("SELECT lockstep.replay('shop.outbox', '{1}', 'ann')");
-  EXPECT_TRUE(shows(R"(replay_total{kind="outbox"} 1)"));
+  EXPECT_TRUE(shows(R"(tx_replay_total{kind="outbox"} 1)"));
 }
 
 }  // namespace

@@ -43,10 +43,18 @@ json ToJson(const TableStatus& status, const web::History::Outlook& outlook, Wal
                {"counters", {{"published", status.relay.published}}},
                {"topics", json::array()}});
   for (const auto& [name, topic] : status.relay.topics) {
+    json routes = json::array();
+    for (const RouteStatus& route : topic.routes) {
+      routes.push_back({{"route", route.route},
+                        {"outage", route.outage},
+                        {"taken", route.taken},
+                        {"last_taken_at", TimeOrNull(route.last_taken)}});
+    }
     part["topics"].push_back({{"topic", name},
                               {"outage", topic.outage},
                               {"published", topic.published},
-                              {"last_publish_at", TimeOrNull(topic.last_publish)}});
+                              {"last_publish_at", TimeOrNull(topic.last_publish)},
+                              {"routes", std::move(routes)}});
   }
   return part;
 }

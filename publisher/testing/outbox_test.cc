@@ -5,14 +5,15 @@
 #include "platform/status.h"
 #include "postgres/migrator.h"
 #include "sql/migrations.h"
+#include "tests/support/outbox_status.h"
 
 namespace lockstep::publisher {
-
 OutboxTest::OutboxTest() {
   const auto connection = db_.Connect();
   const auto migrated = postgres::Migrator(*connection, "lockstep", sql::OutboxMigrations()).Up();
   if (!migrated.ok()) throw std::runtime_error(migrated.status().ToString());
   db_.Run("SELECT lockstep.create_outbox('shop.outbox')");
+  db_.Run(testing::StatusCanBeWritten(kTable));
 }
 
 int64_t OutboxTest::Enqueue(const EventSpec& event) {
@@ -70,9 +71,10 @@ RowFailure OutboxTest::AsFailure(const OutboxRow& row, Millis delay, bool dead) 
 }
 
 std::string OutboxTest::Text(const std::string& expression, int64_t sequence) {
-  return std::string(db_.Query(fmt::format("SELECT ({})::text FROM shop.outbox WHERE sequence = {}",
-                                           expression, sequence))
-                         .Text(0, 0));
+  return std::string(
+      db_.Query(fmt::format("SELECT ({})::text FROM shop.outbox_status WHERE sequence = {}",
+                            expression, sequence))
+          .Text(0, 0));
 }
 
 }  // namespace lockstep::publisher

@@ -13,7 +13,8 @@
 
 namespace lockstep::publisher {
 
-// A database with one outbox, shop.outbox.
+// A database with one outbox, shop.outbox. Where a row is to be in a state that would take long to
+// bring about: UPDATE shop.outbox_status (tests/support/outbox_status.h).
 class OutboxTest : public ::testing::Test {
  protected:
   static constexpr char kTable[] = "shop.outbox";
@@ -54,7 +55,7 @@ class OutboxTest : public ::testing::Test {
   static RowFailure AsFailure(const OutboxRow& row, Millis delay, bool dead = false);
 
   int64_t Count(const std::string& where) {
-    return db_.QueryInt("SELECT count(*) FROM shop.outbox WHERE " + where);
+    return db_.QueryInt("SELECT count(*) FROM shop.outbox_status WHERE " + where);
   }
   std::string Text(const std::string& expression, int64_t sequence);
 

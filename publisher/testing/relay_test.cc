@@ -30,6 +30,9 @@ void Recorder::OnRow(const RowEvent& event) {
       case Kind::kPublished:
         ++published;
         break;
+      case Kind::kKnown:
+        ++known;
+        break;
       case Kind::kDedupHit:
         ++dedup_hits;
         break;
@@ -144,7 +147,7 @@ void RelayTest::EndPublisherSessions() {
 
 void RelayTest::MakeDue() {
   db_.Run(
-      "UPDATE shop.outbox SET available_at = now() "
+      "UPDATE shop.outbox_status SET available_at = now() "
       "WHERE available_at < 'infinity' AND published_at IS NULL AND lock_token IS NULL;"
       "SELECT pg_notify(lockstep.wake_channel('shop.outbox'), '')");
 }

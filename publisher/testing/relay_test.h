@@ -42,6 +42,7 @@ class Recorder : public RelayEvents {
   std::vector<std::string> dead;     // "key:version code"
   std::vector<std::string> outages;  // "topic code"
   std::vector<Millis> pauses;        // of the same
+  int known = 0;
   int dedup_hits = 0;
   int failed = 0;
   int lost = 0;

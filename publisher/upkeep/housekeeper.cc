@@ -101,6 +101,10 @@ absl::Status Housekeeper::Clean(postgres::Connection& connection, const Qualifie
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(all(DeletePublished, options.retention, published));
+  // What content dedup remembers, for as long as its window.
+  for (int64_t rows = options.batch_size; rows == options.batch_size && !thread_.stopping();) {
+    ASSIGN_OR_RETURN(rows, DeleteContents(connection, table, options.batch_size));
+  }
   if (options.dead_retention > Millis(0)) {
     RETURN_IF_ERROR(all(DeleteDead, options.dead_retention, dead));
   }

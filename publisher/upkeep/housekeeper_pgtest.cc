@@ -16,7 +16,8 @@ class HousekeeperTest : public OutboxTest {
   void Publish(int count, int old) {
     EnqueueMany("k", count);
     db_.Query(
-        "UPDATE shop.outbox SET published_at = now() - CASE WHEN version <= $1::int THEN interval "
+        "UPDATE shop.outbox_status SET published_at = now() - CASE WHEN version <= $1::int THEN "
+        "interval "
         "'8 days' ELSE interval '6 days' END",
         postgres::Params(old));
   }
@@ -58,19 +59,23 @@ TEST_F(HousekeeperTest, RowsFromTheFutureAreDueAndHonestWaitsAreKept) {
   for (const char* key : {"new", "pushed", "tried", "renewed since", "held", "honest"})
     Enqueue(key, 1);
   db_.Run(
-      "UPDATE shop.outbox SET created_at = now() + interval '1 hour', available_at = now() + "
-      "interval '1 hour' WHERE aggregate_id = 'new';"
-      "UPDATE shop.outbox SET available_at = now() + interval '1 hour' WHERE aggregate_id = "
+      "UPDATE shop.outbox SET created_at = now() + interval '1 hour' WHERE aggregate_id = 'new';"
+      "UPDATE shop.outbox_status SET available_at = now() + interval '1 hour' WHERE aggregate_id = "
+      "'new';"
+      "UPDATE shop.outbox_status SET available_at = now() + interval '1 hour' WHERE aggregate_id = "
       "'pushed';"
-      "UPDATE shop.outbox SET attempts = 1, locked_at = now() + interval '59 minutes', "
+      "UPDATE shop.outbox_status SET attempts = 1, locked_at = now() + interval '59 minutes', "
       "available_at "
       "= now() + interval '1 hour' WHERE aggregate_id = 'tried';"
-      "UPDATE shop.outbox SET locked_at = now(), available_at = now() + interval '1 hour' WHERE "
+      "UPDATE shop.outbox_status SET locked_at = now(), available_at = now() + interval '1 hour' "
+      "WHERE "
       "aggregate_id = 'renewed since';"
-      "UPDATE shop.outbox SET quarantined_at = now(), available_at = 'infinity' WHERE aggregate_id "
+      "UPDATE shop.outbox_status SET quarantined_at = now(), available_at = 'infinity' WHERE "
+      "aggregate_id "
       "= "
       "'held';"
-      "UPDATE shop.outbox SET attempts = 1, locked_at = now(), available_at = now() + interval '1 "
+      "UPDATE shop.outbox_status SET attempts = 1, locked_at = now(), available_at = now() + "
+      "interval '1 "
       "minute' WHERE aggregate_id = 'honest'");
   ASSERT_TRUE(Make({})->Round().ok());
   EXPECT_EQ(Count("available_at <= now()"), 4);
@@ -81,7 +86,7 @@ TEST_F(HousekeeperTest, RowsFromTheFutureAreDueAndHonestWaitsAreKept) {
 TEST_F(HousekeeperTest, RowsFromTheFutureDoNotWaitForTheNextCleaning) {
   // Let go at the end of the first round: what comes afterwards would wait for the second.
   Enqueue("held", 2);
-  db_.Run("UPDATE shop.outbox SET available_at = 'infinity'");
+  db_.Run("UPDATE shop.outbox_status SET available_at = 'infinity'");
   CleanerOptions options;
   options.interval = std::chrono::hours(1'000);
   Housekeeper housekeeper(options, db_.url(), {{kTable, true, true}}, /*pull_back=*/Millis(10));
@@ -92,7 +97,8 @@ TEST_F(HousekeeperTest, RowsFromTheFutureDoNotWaitForTheNextCleaning) {
   for (int time = 0; time < 2; ++time) {
     Enqueue("new" + std::to_string(time), 1);
     db_.Run(
-        "UPDATE shop.outbox SET available_at = now() + interval '1 hour' WHERE published_at IS "
+        "UPDATE shop.outbox_status SET available_at = now() + interval '1 hour' WHERE published_at "
+        "IS "
         "NULL");
     ASSERT_TRUE(testing::Eventually([&] { return Count("available_at > now()") == 0; }));
   }
@@ -101,7 +107,9 @@ TEST_F(HousekeeperTest, RowsFromTheFutureDoNotWaitForTheNextCleaning) {
 
 TEST_F(HousekeeperTest, DeadRowsStayUnlessARetentionIsSet) {
   Enqueue("k", 1);
-  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");
+  db_.Run(
+      "UPDATE shop.outbox_status SET dead_at = now() - interval '1 year', available_at = "
+      "'infinity'");
   CleanerOptions options;
   ASSERT_TRUE(Make(options)->Round().ok());
   EXPECT_EQ(Count("true"), 1);
@@ -148,7 +156,7 @@ TEST_F(HousekeeperTest, ABadTableDoesNotStopTheOthers) {
 
 TEST_F(HousekeeperTest, LetsGoOfRowsBehindABlockerThatIsGone) {
   EnqueueMany("k", 2);
-  db_.Run("UPDATE shop.outbox SET available_at = 'infinity' WHERE version = 2");
+  db_.Run("UPDATE shop.outbox_status SET available_at = 'infinity' WHERE version = 2");
   ASSERT_TRUE(Make({})->Round().ok());
   EXPECT_EQ(Count("available_at = 'infinity'"), 1) << "version 1 still waits";
   db_.Run("DELETE FROM shop.outbox WHERE version = 1");
@@ -160,7 +168,7 @@ TEST_F(HousekeeperTest, NewSettingsAreFollowedAtOnce) {
   // Let go in the first round, after the cleaning: what is set afterwards is for a round of its
   // own.
   Enqueue("held", 2);
-  db_.Run("UPDATE shop.outbox SET available_at = 'infinity'");
+  db_.Run("UPDATE shop.outbox_status SET available_at = 'infinity'");
   CleanerOptions options;
   options.interval = options.retention = std::chrono::hours(1'000);
   const auto housekeeper = Make(options);
@@ -176,7 +184,9 @@ TEST_F(HousekeeperTest, NewSettingsAreFollowedAtOnce) {
   EXPECT_EQ(db_.QueryInt("SELECT max(rows) FROM shop.deletes"), 2);
 
   Enqueue("dead", 1);
-  db_.Run("UPDATE shop.outbox SET dead_at = now() - interval '1 year', available_at = 'infinity'");
+  db_.Run(
+      "UPDATE shop.outbox_status SET dead_at = now() - interval '1 year', available_at = "
+      "'infinity'");
   options.dead_retention = Millis(1);
   housekeeper->Reconfigure(options);
   ASSERT_TRUE(AwaitEmpty());

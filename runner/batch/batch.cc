@@ -23,7 +23,9 @@ state::LaneOffset OffsetAfter(const ConsumerGroup& group, const state::GroupEpoc
           .lag = std::max(lag, Millis(0))};
 }
 
-absl::StatusOr<BatchResult> End(postgres::Transaction& transaction, BatchResult result) {
+absl::StatusOr<BatchResult> End(BatchRun& run, postgres::Transaction& transaction,
+                                BatchResult result) {
+  if (!result.rolled_back) RETURN_IF_ERROR(run.CallOutside(result));
   result.commit_began = BootTime();
   RETURN_IF_ERROR(result.rolled_back ? transaction.Rollback() : transaction.Commit());
   return result;
@@ -39,10 +41,7 @@ Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
       projector_(projector),
       offsets_(offsets),
       rules_(rules),
-      key_rules_{.track_versions = rules.follow_versions || rules.ParksOnGap(projector.MayPark()),
-                 .gaps = rules.ParksOnGap(projector.MayPark()),
-                 .park_on_poison = rules.on_poison == OnPoison::kPark,
-                 .from_the_first = rules.baseline == Baseline::kSnapshot},
+      key_rules_(rules.ForKeys(projector.MayPark())),
       epochs_(schema, group),
       opening_(schema, key_rules_.track_versions, key_rules_.from_the_first),
       key_states_(schema),
@@ -82,15 +81,15 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
     ASSIGN_OR_RETURN(answer.not_moved, opening_.Lock(transaction, under, run->Chains()));
   }
   RETURN_IF_ERROR(run->Finish(result, std::move(answer.not_moved)));
-  if (result.rolled_back) return End(transaction, std::move(result));
+  if (result.rolled_back) return End(*run, transaction, std::move(result));
   const Inbound* const newest = NewestOf(items);
-  if (newest == nullptr) return End(transaction, std::move(result));
+  if (newest == nullptr) return End(*run, transaction, std::move(result));
   const WallTime first = OldestOf(items);
   if (!under.first_publish_time || first < *under.first_publish_time) {
     RETURN_IF_ERROR(slots_.NoteFirst(transaction, under.slot, first));
   }
   RETURN_IF_ERROR(offsets_.Save(&transaction, OffsetAfter(group_, under, lane, *newest)));
-  return End(transaction, std::move(result));
+  return End(*run, transaction, std::move(result));
 }
 
 absl::Status Batch::Confirm(postgres::Connection& connection,
@@ -100,7 +99,7 @@ absl::Status Batch::Confirm(postgres::Connection& connection,
 }
 
 absl::StatusOr<std::string> Batch::WhoLocksATable(postgres::Connection& connection) const {
-  return postgres::WhoLocks(connection, schema_, projector_.Tables());
+  return postgres::WhoLocks(connection, schema_, projector_.AllTables());
 }
 
 absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
@@ -115,7 +114,7 @@ absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
   const absl::Status finished = run.Finish(result);
   if (loaded != nullptr) *loaded = run.loaded();
   RETURN_IF_ERROR(finished);
-  return End(transaction, std::move(result));
+  return End(run, transaction, std::move(result));
 }
 
 }  // namespace lockstep::runner

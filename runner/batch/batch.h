@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "projections/model/projector.h"
 #include "runner/batch/key_plan.h"
+#include "runner/batch/outside.h"
 #include "runner/message/inbound.h"
 #include "state/events/dead_letters.h"
 #include "state/events/inbox.h"
@@ -34,10 +35,20 @@ struct BatchRules {
   OnGap on_gap = OnGap::kDeclared;
   bool follow_versions = false;  // also where no event minds a gap
   Baseline baseline = Baseline::kFirstSeen;
+  // A rebuild's: whatever it sees is handled by the live slot. Nothing is called outside, and
+  // functions take it for a replay.
+  bool shadow = false;
 
   // Whether an event parks on a gap of which its projections say so, or not.
   bool ParksOnGap(bool declared) const {
     return on_gap == OnGap::kPark || (on_gap == OnGap::kDeclared && declared);
+  }
+  // `may_park`: some event of the projections says that it parks on a gap.
+  KeyRules ForKeys(bool may_park) const {
+    return {.track_versions = follow_versions || ParksOnGap(may_park),
+            .gaps = ParksOnGap(may_park),
+            .park_on_poison = on_poison == OnPoison::kPark,
+            .from_the_first = baseline == Baseline::kSnapshot};
   }
 };
 
@@ -62,6 +73,10 @@ struct BatchResult {
   bool rolled_back = false;
   bool too_many_dead = false;
   std::vector<MarkedDead> parked_conflicts;  // rolled back for these parked events, alone or too
+  // Rolled back because handlers have not accepted all of it yet: items that they have not are
+  // marked (Inbound::unanswered), and of the parked events so many, from the first on, are through.
+  std::optional<HandlerOutage> outage;
+  int parked_answered = 0;
   // Aggregates with more parked events than one transaction takes: go on with these.
   std::vector<std::string> unfinished;
 };
@@ -71,6 +86,8 @@ struct ReleaseLimits {
   int max_events = 500;  // in all; 0 = none, they are answered as unfinished
   int64_t max_bytes = 16 << 20;
   std::vector<MarkedDead> marked_dead;
+  Outside* outside =
+      nullptr;  // REQUIRES: set where the group has HTTP handlers, but for a shadow's
   int max_dead = std::numeric_limits<int>::max();
 };
 
@@ -116,7 +133,8 @@ class Batch {
   // still not be applied. Never touches the offset.
   absl::StatusOr<BatchResult> Resolve(postgres::Connection& connection,
                                       const state::GroupEpoch& under,
-                                      const state::DeadLetterResolution& resolution) const;
+                                      const state::DeadLetterResolution& resolution,
+                                      Outside* outside = nullptr) const;
 
   // Lets an aggregate's events go on at a version although some before it have not come: those are
   // given up, what is at hand before it is applied in its turn. What may go on is answered as
@@ -141,7 +159,8 @@ class Batch {
   // Answers `rolled_back` when a snapshot of the aggregate came between, which the next try sees.
   absl::StatusOr<BatchResult> TryToResolve(postgres::Connection& connection,
                                            const state::GroupEpoch& under,
-                                           const state::DeadLetterResolution& resolution) const;
+                                           const state::DeadLetterResolution& resolution,
+                                           Outside* outside) const;
   absl::Status StillDead(postgres::Connection& connection, int64_t id, const Poison& poison) const;
 
   const std::string schema_;

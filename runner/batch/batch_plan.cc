@@ -21,20 +21,40 @@ void BatchRun::Sort(Key& key) {
                    [&](const Entry& a, const Entry& b) { return place(a) < place(b); });
 }
 
+// One that was given up settles its version, and those before it, which may still come, must not
+// be.
+bool BatchRun::ParksOnGap(const Entry& entry) const {
+  if (entry.given_up()) return batch_.minds_gaps();
+  return !entry.item->poison &&
+         batch_.rules_.ParksOnGap(batch_.projector_.ParksOnGap(entry.item->event));
+}
+
 void BatchRun::Plan(Key& key) const {
   std::vector<PlanItem> items;
   items.reserve(key.entries.size());
+  const bool all_at_hand = key.row.parked == 0 || key.loaded > 0;
   for (const Entry& entry : key.entries) {
     const projections::Event& event = entry.item->event;
     items.push_back({.version = event.version,
                      .poison = entry.blocks(),
-                     .parks_on_gap = !entry.item->poison &&
-                                     batch_.rules_.ParksOnGap(batch_.projector_.ParksOnGap(event)),
-                     .snapshot = event.is_snapshot()});
+                     .parks_on_gap = ParksOnGap(entry),
+                     .snapshot = event.is_snapshot(),
+                     .ends = all_at_hand && Ends(entry)});
   }
   key.next = PlanKey(key.row, items, batch_.key_rules_);
   for (size_t i = 0; i < items.size(); ++i) key.entries[i].fate = items[i].fate;
   key.next.parked = key.row.parked;
+}
+
+bool BatchRun::Ends(const Entry& entry) const {
+  return batch_.key_rules_.from_the_first && !entry.item->poison && !entry.snapshot() &&
+         batch_.projector_.LeavesNothing(entry.item->event);
+}
+
+// Whether a delete came that may begin the aggregate, together with what waits.
+bool BatchRun::MayBegin(const Key& key) const {
+  return BeginsUnknown(key.row, batch_.key_rules_) &&
+         std::ranges::any_of(key.entries, [this](const Entry& entry) { return Ends(entry); });
 }
 
 absl::Status BatchRun::PlanKeys(BatchResult& result) {
@@ -45,8 +65,8 @@ absl::Status BatchRun::PlanKeys(BatchResult& result) {
     Plan(key);
     // Only what may have come free is read: a long queue behind a dead letter or a gap must not be
     // read again with every new event.
-    const bool moved =
-        key.reconsider || key.next.settled != key.row.settled || (!gaps && !key.next.blocked);
+    const bool moved = key.reconsider || key.next.settled != key.row.settled ||
+                       (!gaps && !key.next.blocked) || (key.row.parked > 0 && MayBegin(key));
     if (key.row.parked > 0 && moved) due.push_back(name);
   }
   if (due.empty()) return absl::OkStatus();
@@ -63,7 +83,17 @@ absl::Status BatchRun::PlanKeys(BatchResult& result) {
     } else {
       result.unfinished.push_back(name);  // one more transaction takes them
     }
-    if (!gaps && key.loaded < key.row.parked) HoldBack(key);
+    if (key.loaded >= key.row.parked) continue;
+    if (!gaps) {
+      HoldBack(key, key.last_loaded);
+      continue;
+    }
+    // A dead letter that is replayed goes before what waits for it.
+    if (resolution_ != nullptr) continue;
+    ASSIGN_OR_RETURN(
+        const std::optional<int64_t> left,
+        batch_.parking_.Lowest(transaction_, under_.generation, name, key.last_loaded));
+    if (left) HoldBack(key, *left);
   }
   return absl::OkStatus();
 }
@@ -82,7 +112,7 @@ absl::Status BatchRun::LoadParked(const std::vector<std::string>& keys) {
     key.entries.push_back({.item = kept});
   }
   for (const std::string& name : keys) Sort(keys_[name]);
-  return absl::OkStatus();
+  return FindDecisions();
 }
 
 // What a replay brings again of events that wait: they are applied as they wait, and once.
@@ -109,20 +139,21 @@ void BatchRun::MapParked(Inbound& item) const {
 }
 
 // Some that are due stay where they are: what came after them goes there too, not past them. (Where
-// events park on a gap, the plan sees to that.)
-void BatchRun::HoldBack(Key& key) {
+// events park on a gap, the plan sees to that, unless a snapshot or an operator settled their
+// versions.)
+void BatchRun::HoldBack(Key& key, int64_t from) {
   for (Entry& entry : key.entries) {
     const bool comes_now =
         !entry.parked_before() && !entry.seen && !entry.snapshot() && entry.fate == Fate::kApplied;
-    if (comes_now && entry.item->event.version > key.last_loaded) {
+    if (comes_now && entry.item->event.version > from) {
       entry.fate = Fate::kWaitsForDeadLetter;
     }
   }
   if (!key.next.settled) return;
-  // Only what does not wait is settled.
+  // Only what does not wait is settled, and what is not waited for.
   key.next.settled = key.row.settled;
   for (const Entry& entry : key.entries) {
-    if (Waits(entry.fate)) continue;
+    if (Waits(entry.fate) || entry.fate == Fate::kDeadAndBlocking) continue;
     key.next.settled = std::max(key.next.settled.value_or(0), entry.item->event.version);
   }
 }
@@ -138,7 +169,7 @@ void BatchRun::Collect(BatchResult& result) {
   }
   for (Entry& entry : loose_) {
     if (Dies(entry.fate)) {
-      dead_.push_back({entry.item, /*blocks=*/false});
+      dead_.push_back({entry.item, /*blocks=*/false, entry.decision});
     } else {
       applied_.push_back(&entry);
     }
@@ -164,7 +195,7 @@ void BatchRun::Collect(Key& key, Entry& entry) {
   }
   if (entry.item->poison && !Dies(entry.fate)) entry.fate = Fate::kDead;
   if (Dies(entry.fate)) {
-    dead_.push_back({entry.item, entry.fate == Fate::kDeadAndBlocking});
+    dead_.push_back({entry.item, entry.fate == Fate::kDeadAndBlocking, entry.decision});
   } else {
     applied_.push_back(&entry);
   }

@@ -29,17 +29,24 @@ absl::Status Batch::StillDead(postgres::Connection& connection, int64_t id,
 
 absl::StatusOr<BatchResult> Batch::Resolve(postgres::Connection& connection,
                                            const state::GroupEpoch& under,
-                                           const state::DeadLetterResolution& resolution) const {
-  ASSIGN_OR_RETURN(BatchResult result, TryToResolve(connection, under, resolution));
+                                           const state::DeadLetterResolution& resolution,
+                                           Outside* outside) const {
+  ASSIGN_OR_RETURN(BatchResult result, TryToResolve(connection, under, resolution, outside));
   if (!result.rolled_back) return result;
-  ASSIGN_OR_RETURN(result, TryToResolve(connection, under, resolution));
+  if (!result.outage) {
+    ASSIGN_OR_RETURN(result, TryToResolve(connection, under, resolution, outside));
+  }
   if (!result.rolled_back) return result;
+  if (result.outage) {
+    return Unavailable("dead letter {} is as it was: {}", resolution.id, result.outage->reason);
+  }
   return Unavailable("snapshots keep coming past dead letter {}: try again", resolution.id);
 }
 
-absl::StatusOr<BatchResult> Batch::TryToResolve(
-    postgres::Connection& connection, const state::GroupEpoch& under,
-    const state::DeadLetterResolution& resolution) const {
+absl::StatusOr<BatchResult> Batch::TryToResolve(postgres::Connection& connection,
+                                                const state::GroupEpoch& under,
+                                                const state::DeadLetterResolution& resolution,
+                                                Outside* outside) const {
   BatchResult result;
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   ASSIGN_OR_RETURN(state::OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
@@ -55,14 +62,15 @@ absl::StatusOr<BatchResult> Batch::TryToResolve(
     return StillDead(connection, resolution.id, *item.poison);
   }
   // What waits behind it is released by transactions of its own: a fault there is not its fault.
-  const ReleaseLimits none{.max_events = 0};
+  const ReleaseLimits none{.max_events = 0, .outside = outside};
   BatchRun run(*this, transaction, under, none);
   run.AddResolution(item, resolution);
   if (resolution.replay) {
     result.fates.assign(1, Fate::kDuplicate);
     run.Add(&item, 0, /*seen=*/false);
   }
-  const absl::Status applied = run.Finish(result);
+  absl::Status applied = run.Finish(result);
+  if (applied.ok() && !result.rolled_back) applied = run.CallOutside(result);
   if (applied.ok() && !result.rolled_back) {
     RETURN_IF_ERROR(transaction.Commit());
     return result;

@@ -66,18 +66,21 @@ std::vector<state::VersionSpan> BatchRun::Chains() {
       }
       chain.last = version;
     }
+    chain.alone = chain.snapshot && key.entries.size() == 1 && !key.entries.front().seen;
+    key.alone = chain.alone;
     chains.push_back(std::move(chain));
   }
   return chains;
 }
 
 absl::Status BatchRun::Finish(BatchResult& result, std::optional<state::KeyRows> locked) {
+  RETURN_IF_ERROR(FindDecisions());
   RETURN_IF_ERROR(LockKeys(std::move(locked)));
   if (resolution_ != nullptr) RETURN_IF_ERROR(ResolveDeadLetter());
   RETURN_IF_ERROR(Overtake(result));
   RETURN_IF_ERROR(PlanKeys(result));
   Collect(result);
-  result.too_many_dead = static_cast<int64_t>(dead_.size()) > limits_.max_dead;
+  result.too_many_dead = NewlyDead() > limits_.max_dead;
   result.rolled_back = result.too_many_dead;
   if (result.rolled_back) return absl::OkStatus();
   RETURN_IF_ERROR(Apply(result));
@@ -85,6 +88,27 @@ absl::Status BatchRun::Finish(BatchResult& result, std::optional<state::KeyRows>
   RETURN_IF_ERROR(Write());
   Report(result);
   return absl::OkStatus();
+}
+
+absl::Status BatchRun::FindDecisions() {
+  std::vector<Entry*> poison;
+  std::vector<const envelope::Received*> items;
+  const auto look = [&](Entry& entry) {
+    if (!entry.item->poison || entry.decision) return;
+    poison.push_back(&entry);
+    items.push_back(entry.item);
+  };
+  for (auto& [name, key] : keys_) std::ranges::for_each(key.entries, look);
+  std::ranges::for_each(loose_, look);
+  if (items.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto decisions, batch_.dead_letters_.Decisions(transaction_, items));
+  for (size_t i = 0; i < poison.size(); ++i) poison[i]->decision = std::move(decisions[i]);
+  return absl::OkStatus();
+}
+
+int64_t BatchRun::NewlyDead() const {
+  return std::ranges::count_if(
+      dead_, [](const auto& dead) { return !dead.decision || !dead.decision->discarded(); });
 }
 
 absl::Status BatchRun::LockKeys(std::optional<state::KeyRows> locked) {
@@ -95,11 +119,16 @@ absl::Status BatchRun::LockKeys(std::optional<state::KeyRows> locked) {
   }
   for (auto& [name, key] : keys_) {
     const auto row = locked->find(name);
-    if (row != locked->end()) key.row = row->second;
     bool poison = false;
     for (const Entry& entry : key.entries) {
       poison = poison || entry.blocks();
       if (entry.snapshot()) key.snapshot = entry.item->event.version;
+    }
+    if (row != locked->end()) {
+      key.row = row->second;
+    } else if (key.alone && batch_.key_rules_.track_versions) {
+      // The statement that would have locked it has made it.
+      key.row = {.exists = true, .settled = key.snapshot, .snapshot = key.snapshot};
     }
     key.planned = row != locked->end() || poison || key.changed || key.snapshot;
   }
@@ -155,6 +184,51 @@ absl::StatusOr<bool> BatchRun::OvertakenMeanwhile(const Entry& entry) {
   return row != now.end() && row->second.snapshot.value_or(0) >= entry.item->event.version;
 }
 
+// What a handler did in another generation of the read model, it need not do, or must know of.
+absl::Status BatchRun::FindReplays(projections::ApplyOptions& options) {
+  // Whose clock says when an epoch began and whose when a message was published are two.
+  constexpr std::chrono::hours kClocksApart{1};
+  replays_.assign(applied_.size(), batch_.rules_.shadow);
+  if (!batch_.projector_.MindsReplays()) return absl::OkStatus();
+  std::vector<const envelope::Received*> old;
+  for (const Entry* entry : applied_) {
+    if (entry->item->publish_time < under_.began + kClocksApart) old.push_back(entry->item);
+  }
+  if (!batch_.rules_.shadow && !under_.other_generations.empty() && !old.empty()) {
+    ASSIGN_OR_RETURN(const auto handled,
+                     batch_.inbox_.Handled(transaction_, under_.other_generations, old));
+    for (size_t i = 0; i < applied_.size(); ++i) {
+      replays_[i] = handled.contains(applied_[i]->item->event.event_id.value());
+    }
+  }
+  for (size_t i = 0; i < applied_.size(); ++i) {
+    if (applied_[i]->seen) replays_[i] = true;
+  }
+  options.replays = replays_;
+  return absl::OkStatus();
+}
+
+// What dies must have changed nothing, or a replay would count it twice: it is run again as dead.
+void BatchRun::MakePoison(Entry& entry, Poison poison, BatchResult& result) {
+  entry.item->poison = std::move(poison);
+  result.rolled_back = true;
+  if (entry.parked_before()) {
+    result.parked_conflicts.push_back({entry.item->event.event_id, *entry.item->poison, 1});
+  }
+}
+
+// Whether a handler refused one of these events by its name.
+bool BatchRun::Refuse(const absl::Status& failed, BatchResult& result) {
+  const projections::Refusal refusal = projections::RefusalIn(failed);
+  if (refusal.event.empty()) return false;
+  for (Entry* entry : applied_) {
+    if (entry->item->event.event_id != refusal.event) continue;
+    MakePoison(*entry, Poison::RefusedByHandler(refusal.reason), result);
+    return true;
+  }
+  return false;
+}
+
 absl::Status BatchRun::Apply(BatchResult& result) {
   if (applied_.empty()) return absl::OkStatus();
   std::vector<const projections::Change*> changes;
@@ -167,11 +241,16 @@ absl::Status BatchRun::Apply(BatchResult& result) {
   changes.reserve(applied_.size());
   for (const Entry* entry : applied_) {
     changes.push_back(entry->item->change.get());
+    options.messages.push_back(entry->item);
     options.covered.push_back(Covered(*entry));
     if (options.overwrite) options.seen.push_back(entry->seen);
   }
-  ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
-                   Project(batch_.projector_, transaction_, changes, options));
+  RETURN_IF_ERROR(FindReplays(options));
+  const auto projected = Project(batch_.projector_, transaction_, changes, options);
+  if (!projected.ok()) {
+    return Refuse(projected.status(), result) ? absl::OkStatus() : projected.status();
+  }
+  const std::vector<Outcome>& outcomes = *projected;
   for (size_t i = 0; i < applied_.size(); ++i) {
     Entry& entry = *applied_[i];
     Inbound& item = *entry.item;
@@ -185,15 +264,51 @@ absl::Status BatchRun::Apply(BatchResult& result) {
         result.rolled_back = true;  // the next run sees the snapshot
         continue;
       }
-      item.poison = Poison::VersionConflict(item.event.version);
+      MakePoison(entry, Poison::VersionConflict(item.event.version), result);
     }
-    if (outcomes[i] == Outcome::kForeign) item.poison = Poison::ForeignRow();
-    if (!item.poison) continue;
-    // That is known when its other tables have been written: what dies must have changed nothing,
-    // or a replay would count it twice.
+    if (outcomes[i] == Outcome::kForeign) MakePoison(entry, Poison::ForeignRow(), result);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchRun::CallOutside(BatchResult& result) {
+  const std::span<const projections::Call> targets = batch_.projector_.Calls();
+  if (targets.empty() || batch_.rules_.shadow) return absl::OkStatus();
+  std::vector<OutsideCall> calls;
+  std::vector<Entry*> callers;
+  for (size_t i = 0; i < applied_.size(); ++i) {
+    Inbound& item = *applied_[i]->item;
+    item.unanswered = false;
+    for (const uint32_t call : item.change->calls_outside()) {
+      if (replays_[i] && !targets[call].replays) continue;
+      calls.push_back({.item = &item, .call = call, .replay = replays_[i]});
+      callers.push_back(applied_[i]);
+    }
+  }
+  if (calls.empty()) return absl::OkStatus();
+  if (limits_.outside == nullptr) {
+    return FailedPrecondition("handler {} can't be called from here",
+                              targets[calls[0].call].handler);
+  }
+  ASSIGN_OR_RETURN(const Outside::Answers answers,
+                   limits_.outside->Call(calls, [this] { return transaction_.Run("SELECT 1"); }));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Verdict& verdict = answers.verdicts[i];
+    Inbound& item = *callers[i]->item;
+    if (verdict.kind == Verdict::kYes) continue;
     result.rolled_back = true;
-    if (entry.parked_before()) {
-      result.parked_conflicts.push_back({item.event.event_id, *item.poison, 1});
+    if (verdict.kind == Verdict::kNo) {
+      if (!item.poison) MakePoison(*callers[i], Poison::RefusedByHandler(verdict.reason), result);
+      continue;
+    }
+    item.unanswered = true;
+    if (!result.outage) result.outage.emplace();
+    result.outage->retry_after = answers.retry_after;
+    if (result.outage->reason.empty()) result.outage->reason = verdict.reason;
+  }
+  for (const Entry* entry : applied_) {
+    if (entry->parked_before() && !entry->item->unanswered && !entry->item->poison) {
+      ++result.parked_answered;
     }
   }
   return absl::OkStatus();
@@ -242,7 +357,7 @@ void BatchRun::Report(BatchResult& result) {
   for (const auto& [name, key] : keys_)
     std::for_each(key.entries.begin(), key.entries.end(), report);
   std::for_each(loose_.begin(), loose_.end(), report);
-  result.dead = static_cast<int>(dead_.size());
+  result.dead = static_cast<int>(NewlyDead());
   result.loaded = std::move(unpacked_);
 }
 

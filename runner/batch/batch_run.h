@@ -36,6 +36,9 @@ class BatchRun {
   // Locks the aggregates (unless Opening has, and answered the rows that need a plan), decides,
   // applies and writes; fills `result` (whose fates the caller has sized).
   absl::Status Finish(BatchResult& result, std::optional<state::KeyRows> locked = std::nullopt);
+  // Once all is written: has the HTTP handlers called that want what was applied. What they have
+  // not accepted makes `result` one that is rolled back.
+  absl::Status CallOutside(BatchResult& result);
   Loaded loaded() const { return loaded_; }
 
  private:
@@ -46,8 +49,11 @@ class BatchRun {
     size_t index = kFromParking;  // in the batch
     bool seen = false;
     Fate fate = Fate::kApplied;
+    // If it dies: what was decided about it in another generation.
+    std::optional<state::DeadLetters::Decision> decision = std::nullopt;
     bool parked_before() const { return index == kFromParking; }
-    bool blocks() const { return item->poison && item->poison->blocks; }
+    bool given_up() const { return decision && decision->discarded(); }
+    bool blocks() const { return item->poison && item->poison->blocks && !given_up(); }
     bool snapshot() const { return item->event.is_snapshot(); }
   };
   struct Key {
@@ -55,6 +61,7 @@ class BatchRun {
     bool planned = false;
     bool reconsider = false;          // what waits may be due, whatever the entries say
     bool changed = false;             // whatever the plan says, the row must be written
+    bool alone = false;               // opened with one snapshot and nothing else
     std::optional<int64_t> snapshot;  // the newest among the entries
     KeyRow row;                       // as locked
     KeyRow next;
@@ -62,6 +69,8 @@ class BatchRun {
     int64_t last_loaded = 0;  // … up to this version
   };
 
+  // Nobody is asked twice about an event.
+  absl::Status FindDecisions();
   absl::Status LockKeys(std::optional<state::KeyRows> locked);
   absl::Status MakeRows();
   absl::Status Overtake(BatchResult& result);
@@ -73,18 +82,25 @@ class BatchRun {
            entry.item->event.version <= key->second.next.snapshot.value_or(0);
   }
   absl::Status Apply(BatchResult& result);
+  absl::Status FindReplays(projections::ApplyOptions& options);
+  bool Refuse(const absl::Status& failed, BatchResult& result);
+  void MakePoison(Entry& entry, Poison poison, BatchResult& result);
   absl::Status Write();
   absl::Status CorrectInbox();
   void Report(BatchResult& result);
+  int64_t NewlyDead() const;  // given up before: no new dead letter
 
   // batch_plan.cc
   static void Sort(Key& key);
   absl::Status PlanKeys(BatchResult& result);
+  bool ParksOnGap(const Entry& entry) const;
   void Plan(Key& key) const;
+  bool Ends(const Entry& entry) const;
+  bool MayBegin(const Key& key) const;
   absl::Status LoadParked(const std::vector<std::string>& keys);
   static void DropTwins(Key& key);
   void MapParked(Inbound& item) const;
-  static void HoldBack(Key& key);
+  static void HoldBack(Key& key, int64_t from);
   void Collect(BatchResult& result);
   void Collect(Key& key, Entry& entry);
 
@@ -106,6 +122,7 @@ class BatchRun {
 
   // What there is to write.
   std::vector<Entry*> applied_;
+  std::vector<bool> replays_;  // of these, whether the group has handled them before
   std::vector<state::Parking::Parked> parked_;
   std::vector<const envelope::Received*> unparked_;
   std::vector<state::DeadLetters::Dead> dead_;

@@ -50,7 +50,26 @@ void FindBaseline(KeyRow& row, std::span<const PlanItem> items) {
   row.open = false;
 }
 
+// After a delete it is known how the row stands: there is none. What leads up to it without a gap
+// is applied in the same transaction, so that nobody sees the halves of a row that it makes.
+// Answers the version before the first of them; 0 = there is no such delete.
+int64_t BaselineOfDelete(const KeyRow& row, std::span<const PlanItem> items) {
+  int64_t last = items.front().version;
+  for (const PlanItem& item : items) {
+    if (item.poison || item.version > last + 1) break;
+    if (row.blocked && item.version > *row.blocked) break;
+    if (item.ends) return items.front().version - 1;
+    last = item.version;
+  }
+  return 0;
+}
+
 }  // namespace
+
+bool BeginsUnknown(const KeyRow& row, const KeyRules& rules) {
+  return rules.track_versions && rules.from_the_first && row.settled.value_or(0) == 0 &&
+         !row.snapshot && !row.open;
+}
 
 KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules) {
   if (items.empty()) return row;
@@ -58,6 +77,7 @@ KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules) {
     const int64_t baseline = rules.from_the_first ? 0 : items.front().version - 1;
     row.settled = std::max(baseline, row.snapshot.value_or(0));
   }
+  if (BeginsUnknown(row, rules)) row.settled = BaselineOfDelete(row, items);
   std::vector<bool> decided(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].snapshot) TakeSnapshot(items[i], row, rules);

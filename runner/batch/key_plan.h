@@ -44,6 +44,9 @@ struct PlanItem {
   bool poison = false;
   bool parks_on_gap = false;
   bool snapshot = false;  // waits for nothing, and settles all before it; REQUIRES: not poison
+  // Of what came before it nothing is left: it needs to know nothing of that. REQUIRES: not poison,
+  // and that `items` has all of the aggregate that waits at lower versions.
+  bool ends = false;
   Fate fate = Fate::kWaitsForPredecessor;
 };
 
@@ -51,7 +54,8 @@ struct KeyRules {
   bool track_versions = false;  // what is settled is kept per aggregate
   bool gaps = true;             // of these: the group has events that park on a gap
   bool park_on_poison = true;
-  // What is not known begins with version 1 or a snapshot, not with the first version seen.
+  // What is not known begins with version 1, a snapshot, or a delete and what leads up to it, not
+  // with the first version seen.
   bool from_the_first = false;
 };
 
@@ -61,5 +65,8 @@ struct KeyRules {
 // REQUIRES: `items` are in version order; `row.blocked` is not a version that one of the snapshots
 // stands for.
 KeyRow PlanKey(KeyRow row, std::span<PlanItem> items, const KeyRules& rules);
+
+// Whether a delete would tell how the aggregate stands, and nothing else does so far.
+bool BeginsUnknown(const KeyRow& row, const KeyRules& rules);
 
 }  // namespace lockstep::runner

@@ -20,6 +20,9 @@ struct Planned {
 PlanItem Merging(int64_t version) { return {.version = version, .parks_on_gap = true}; }
 PlanItem Replacing(int64_t version) { return {.version = version}; }
 PlanItem Snapshot(int64_t version) { return {.version = version, .snapshot = true}; }
+PlanItem Ending(int64_t version) {
+  return {.version = version, .parks_on_gap = true, .ends = true};
+}
 PlanItem Poisoned(int64_t version) {
   return {.version = version, .poison = true, .parks_on_gap = true};
 }
@@ -176,6 +179,34 @@ TEST(KeyPlan, WaitsForTheFirstVersionOrASnapshotWhereToldTo) {
               ElementsAre(kApply, kApply));
   EXPECT_THAT(Plan({}, {Merging(1), Merging(2)}, kWhole).fates, ElementsAre(kApply, kApply));
   EXPECT_THAT(Plan({}, {Replacing(6), Merging(7)}, kWhole).fates, ElementsAre(kApply, kApply));
+}
+
+// After it the row is known, whatever it was before.
+TEST(KeyPlan, ADeleteBeginsAnAggregateOfWhichNothingIsKnown) {
+  constexpr KeyRules kWhole{.track_versions = true, .from_the_first = true};
+  const Planned planned = Plan({}, {Merging(6), Ending(7), Merging(8), Merging(10)}, kWhole);
+  EXPECT_THAT(planned.fates, ElementsAre(kApply, kApply, kApply, kGap));
+  EXPECT_EQ(planned.row.settled, 8);
+  EXPECT_THAT(
+      Plan({.exists = true, .settled = 0, .parked = 1}, {Merging(6), Ending(7)}, kWhole).fates,
+      ElementsAre(kApply, kApply));
+}
+
+TEST(KeyPlan, ADeleteBeginsNothingPastAGapADeadVersionOrWhatIsKnown) {
+  constexpr KeyRules kWhole{.track_versions = true, .from_the_first = true};
+  EXPECT_THAT(Plan({}, {Merging(5), Ending(7)}, kWhole).fates, ElementsAre(kGap, kGap));
+  EXPECT_THAT(Plan({}, {Merging(5), Poisoned(6), Ending(7)}, kWhole).fates,
+              ElementsAre(kGap, Fate::kDeadAndBlocking, kDead));
+  const Planned behind = Plan({.settled = 0, .blocked = 5}, {Merging(6), Ending(7)}, kWhole);
+  EXPECT_THAT(behind.fates, ElementsAre(kDead, kDead));
+  EXPECT_EQ(behind.row.settled, 0) << "replayed, the dead one needs a beginning, too";
+  EXPECT_THAT(Plan({.settled = 0, .blocked = 8}, {Merging(6), Ending(7)}, kWhole).fates,
+              ElementsAre(kApply, kApply));
+  EXPECT_THAT(Plan({.settled = 3, .snapshot = 3}, {Merging(6), Ending(7)}, kWhole).fates,
+              ElementsAre(kGap, kGap));
+  EXPECT_THAT(Plan({}, {Snapshot(3), Merging(6), Ending(7)}, kWhole).fates,
+              ElementsAre(kApply, kGap, kGap));
+  EXPECT_THAT(Plan({.settled = 2}, {Ending(7)}, kTracking).fates, ElementsAre(kGap));
 }
 
 TEST(KeyPlan, DoesNotBlockOnADeadVersionThatWasSettledLongAgo) {

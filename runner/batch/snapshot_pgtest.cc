@@ -94,6 +94,73 @@ TEST(SnapshotBatch, ADeadLetterThatASnapshotPassedIsOpenAndCanBeReplayed) {
   }
 }
 
+// Its snapshot never comes; what led up to the delete needs none, and leaves no half of a row.
+TEST(SnapshotBatch, ADeleteReleasesWhatWaitsForASnapshotThatCantCome) {
+  for (const bool together : {false, true}) {
+    SnapshotWorld world(/*merges=*/true, {.on_gap = OnGap::kPark, .baseline = Baseline::kSnapshot});
+    world.db.Run("ALTER TABLE r.hard ALTER COLUMN b SET NOT NULL");
+    const SentMessage gone = Message(1, 7, "Gone", "");
+    if (together) {
+      EXPECT_THAT(world.Run({Changed(5, "five"), Changed(6, "six"), gone}),
+                  ElementsAre(Fate::kApplied, Fate::kApplied, Fate::kApplied));
+    } else {
+      EXPECT_THAT(world.Run({Changed(5, "five"), Changed(6, "six")}),
+                  ElementsAre(Fate::kWaitsForPredecessor, Fate::kWaitsForPredecessor));
+      EXPECT_THAT(world.Run({gone}), ElementsAre(Fate::kApplied));
+    }
+    EXPECT_THAT(world.Rows(kKey), ElementsAre("7|~|~|0"));
+    EXPECT_THAT(world.Rows(kRow), IsEmpty());
+    EXPECT_THAT(world.Rows("SELECT id, n FROM r.changes"), ElementsAre("one|2"));
+    EXPECT_THAT(world.Rows(kLetters), IsEmpty());
+    // A page that was read before the delete, and a row that is made anew.
+    EXPECT_THAT(world.Run({Snapshot(4, "four")}), ElementsAre(Fate::kOvertaken));
+    EXPECT_THAT(world.Run({Made(8, "eight")}), ElementsAre(Fate::kApplied));
+    EXPECT_THAT(world.Rows(kRow), ElementsAre("eight|eight|8"));
+  }
+}
+
+TEST(SnapshotBatch, ADeletePastAGapReleasesNothing) {
+  SnapshotWorld world(/*merges=*/true, {.on_gap = OnGap::kPark, .baseline = Baseline::kSnapshot});
+  world.Run({Changed(5, "five")});
+  EXPECT_THAT(world.Run({Message(1, 7, "Gone", "")}), ElementsAre(Fate::kWaitsForPredecessor));
+  EXPECT_THAT(world.Rows(kKey), ElementsAre("0|~|~|2"));
+}
+
+// As when a fault is looked for: what waits is none of this transaction's, and may have a gap.
+TEST(SnapshotBatch, ADeleteWaitsUntilWhatLedUpToItIsAtHand) {
+  for (const int64_t waits : {5, 6}) {
+    SnapshotWorld world(/*merges=*/true, {.on_gap = OnGap::kPark, .baseline = Baseline::kSnapshot});
+    world.Run({Changed(waits, "x")});
+    EXPECT_THAT(world.Run({Message(1, 7, "Gone", "")}, {.max_events = 0}),
+                ElementsAre(Fate::kWaitsForPredecessor));
+    EXPECT_THAT(world.Rows(kKey), ElementsAre(waits == 6 ? "7|~|~|0" : "0|~|~|2"));
+  }
+}
+
+// As after an outage of a handler: what the snapshot has released goes by itself, and first.
+TEST(SnapshotBatch, NothingPassesWhatASnapshotHasReleasedAndIsNotAtHand) {
+  for (const bool together : {false, true}) {
+    SnapshotWorld world(/*merges=*/true, {.on_gap = OnGap::kPark, .baseline = Baseline::kSnapshot});
+    world.Run({Changed(4, "four"), Changed(5, "five")});
+    std::vector<Fate> fates;
+    if (together) {
+      fates = world.Run({Snapshot(6, "six"), Changed(7, "seven"), Changed(9, "nine")},
+                        {.max_events = 0});
+    } else {
+      world.db.Run("UPDATE lockstep_state.key_state SET settled_version = 6, snapshot_version = 6");
+      world.db.Run(
+          "INSERT INTO r.hard (tenant, id, a, b, version) VALUES ('t', 'one', 'six', 'six', 6)");
+      fates = world.Run({Snapshot(6, "six", 3), Changed(7, "seven"), Changed(9, "nine")},
+                        {.max_events = 0});
+    }
+    ASSERT_EQ(fates.size(), 3U);
+    EXPECT_TRUE(Waits(fates[1])) << "version 5 waits, and is before it";
+    EXPECT_TRUE(Waits(fates[2]));
+    EXPECT_THAT(world.Rows(kKey), ElementsAre("7|~|6|1"));
+    EXPECT_THAT(world.Rows(kRow), ElementsAre("seven|six|7"));
+  }
+}
+
 // Whoever added it: its version is none of the source's.
 TEST(SnapshotBatch, AGhostSettlesNothing) {
   for (const bool merges : {false, true}) {

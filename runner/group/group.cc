@@ -71,10 +71,30 @@ void Group::NoteTurn() {
   status_.last_turn = Clock::System().Now();
 }
 
+// A loss is told while it runs, for an idle group has no transaction that would fail; one that
+// waits or halts says so itself. The end of what was told is told in whatever state.
 void Group::NoteDatabase(const absl::Status& answer) {
-  std::lock_guard lock(mu_);
-  status_.database_error = MessageOf(answer);  // empty when it is OK
-  if (answer.ok()) status_.database_ok = Clock::System().Now();
+  std::optional<Millis> gone;
+  bool lost = false;
+  {
+    std::lock_guard lock(mu_);
+    const bool was_lost = !status_.database_error.empty();
+    const WallTime now = Clock::System().Now();
+    if (told_of_loss_ && answer.ok()) {
+      gone = std::chrono::duration_cast<Millis>(now - status_.database_ok);
+    }
+    lost = status_.state == GroupState::kRunning && !was_lost && !answer.ok();
+    told_of_loss_ = lost || (told_of_loss_ && !answer.ok());
+    status_.database_error = MessageOf(answer);  // empty when it is OK
+    if (answer.ok()) status_.database_ok = now;
+  }
+  if (lost) {
+    log::Warning("the database does not answer; nothing is applied or acked meanwhile",
+                 {{"group", context_.options.name}, {"error", answer}});
+  } else if (gone) {
+    log::Info("the database answers again",
+              {{"group", context_.options.name}, {"gone_ms", gone->count()}});
+  }
 }
 
 // Under `cause`: it says what to do, and mask_keys hides what is called `reason`.
@@ -111,7 +131,14 @@ void Group::Run() {
     const absl::Status prepared = MakeReady(context_, **connection, ready);
     if (ready.under.epoch != 0) SetUnder(**connection, ready.under);
     if (prepared.ok()) {
-      RunSession(ready);
+      // Before it can write: a rebuild's swap must know of its mapping.
+      const absl::Status told = instances_.Heartbeat(**connection, context_.environment.instance,
+                                                     Report(context_.metrics.handled()));
+      if (told.ok()) {
+        RunSession(ready);
+      } else {
+        Wait(absl::UnavailableError(told.message()));
+      }
     } else {
       Wait(prepared);
     }
@@ -126,11 +153,15 @@ void Group::Run() {
 }
 
 void Group::Wait(const absl::Status& obstacle) {
+  const bool paused = absl::IsCancelled(obstacle);
   const bool passes = absl::IsUnavailable(obstacle);
-  SetState(passes ? GroupState::kWaiting : GroupState::kHalted, std::string(MessageOf(obstacle)));
+  SetState(paused   ? GroupState::kPaused
+           : passes ? GroupState::kWaiting
+                    : GroupState::kHalted,
+           std::string(MessageOf(obstacle)));
   TellThatItWaits();
-  SleepUnlessStopped(thread_.stop_token(),
-                     passes ? context_.environment.poll : context_.environment.retry_halt);
+  SleepUnlessStopped(thread_.stop_token(), passes || paused ? context_.environment.poll
+                                                            : context_.environment.retry_halt);
 }
 
 // So that `lockstepctl lag` tells a group that halts or waits from one that nobody runs.
@@ -164,6 +195,7 @@ void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& 
   status_.epoch = under.epoch;
   status_.generation = under.generation;
   status_.slot = under.slot;
+  status_.subscription = under.subscription;  // a rebuild's, whatever the configuration names
 }
 
 void Group::RunSession(const ReadyToRun& ready) {
@@ -201,7 +233,7 @@ bool Group::EpochChanged(const state::GroupEpoch& under, int64_t before, Session
   const auto now = context_.epochs.Load(**connection);
   NoteDatabase(now.status());
   if (!now.ok()) return false;
-  if (now->epoch == under.epoch && now->token == under.token) {
+  if (now->epoch == under.epoch && now->token == under.token && now->paused.empty()) {
     ReleaseWhatWasLeft(**connection, under, session);
     // A database that went back must not get a checkpoint: the way to a session looks into it.
     return context_.witness.WentBack(**connection, *now) || checkpoints_.Tick(**connection, under);
@@ -236,6 +268,7 @@ state::InstanceReport Group::Report(int64_t before) {
                                .lag = lag.lag,
                                .lag_basis = lag.basis,
                                .state = StateWord(now, lag.lag, at, context_.environment.health),
+                               .mapping = context_.projector->Mapping(),
                                .snapshots_open = now.snapshots_stream.empty()};
   if (now.last_heartbeat != WallTime()) report.heartbeat = now.last_heartbeat;
   for (const LaneStatus& lane : now.lanes) {

@@ -54,7 +54,8 @@ class Group : public Service {
   void NoteTurn();
   void NoteDatabase(const absl::Status& answer);
   void SetState(GroupState state, const std::string& reason);
-  // UNAVAILABLE passes by itself; everything else halts the group.
+  // UNAVAILABLE passes by itself, CANCELLED is an operator's pause; everything else halts the
+  // group.
   void Wait(const absl::Status& obstacle);
   void TellThatItWaits();
 
@@ -67,6 +68,7 @@ class Group : public Service {
   // As far as the group's thread, which alone writes it, knows it. (Of caught_up whoever asks for
   // the status takes note.)
   mutable GroupStatus status_;
+  bool told_of_loss_ = false;  // of the database
   Millis inbox_retention_{0};
   std::shared_ptr<Session> session_;  // shared with status(), which may look while it ends
   std::optional<FollowedOptions> fresh_options_;

@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "platform/log/log.h"
+#include "postgres/identifier.h"
 #include "runner/testing/test_group.h"
 #include "state/testing/memory_offset_provider.h"
 
@@ -70,6 +74,39 @@ TEST(Group, IsWhereItsNewestMessageIsOnceNothingIsInHand) {
                "SELECT count(*) FROM feed_state.group_offsets g WHERE g.live AND "
                "g.publish_time = (SELECT max(publish_time) FROM feed_state.offsets)") == 1;
   }));
+}
+
+// No transaction fails that would tell it.
+TEST(GroupLife, AnIdleRunnerSaysThatItsDatabaseWasGone) {
+  GroupWorld world;
+  const auto group = world.NewGroup();
+  ASSERT_TRUE(world.Await([&] { return group->status().ready(); }));
+  const std::string& url = world.database.url();
+  const auto other =
+      *postgres::Connection::Open({.url = url.substr(0, url.rfind('/')) + "/postgres"});
+  const auto allow = [&](const char* whether) {
+    ASSERT_TRUE(other
+                    ->Run(fmt::format("ALTER DATABASE {} ALLOW_CONNECTIONS {}",
+                                      postgres::QuoteIdentifier(world.database.name()), whether))
+                    .ok());
+  };
+  ::testing::internal::CaptureStderr();
+  log::Configure({});
+  allow("false");
+  EXPECT_TRUE(other
+                  ->Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 "
+                        "AND application_name LIKE 'lockstep-runner%'",
+                        world.database.name())
+                  .ok());
+  EXPECT_TRUE(world.Await([&] { return !group->status().database_error.empty(); }));
+  allow("true");
+  EXPECT_TRUE(world.Await([&] { return group->status().database_error.empty(); }));
+  group->Stop();  // it says so after its status does
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  log::Configure({.level = log::Level::kWarning});
+  EXPECT_THAT(told, ::testing::ContainsRegex(
+                        "warning msg=\"the database does not answer.*group=feed.*error=.*\n"
+                        ".*msg=\"the database answers again\".*gone_ms="));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/pooler.h"
+#include "state/groups/slots.h"
 
 namespace lockstep::runner {
 namespace {
@@ -46,11 +47,13 @@ absl::StatusOr<state::GroupEpoch> LoadEpoch(const GroupContext& group,
                   {"subscription", under->subscription},
                   {"start_from", options.start_from}});
   }
-  if (under->subscription != options.subscription && under->slot == 1) {
+  // Which slot's subscription is read, the database knows.
+  const std::string declared = state::DeclaredSubscription(under->subscription);
+  if (declared != state::DeclaredSubscription(options.subscription)) {
     return FailedPrecondition(
         "the group belongs to subscription {}, the configuration names {}; another subscription is "
         "another group",
-        under->subscription, options.subscription);
+        declared, options.subscription);
   }
   return under;
 }
@@ -105,7 +108,9 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
   RETURN_IF_ERROR(postgres::RefuseTransactionPooler(connection, group.connection()));
   RETURN_IF_ERROR(group.schema.Check(connection));
   RETURN_IF_ERROR(group.projector->Check(connection));
+  if (!options.shadow) RETURN_IF_ERROR(group.handlers.Open());
   ASSIGN_OR_RETURN(ready.under, LoadEpoch(group, connection));
+  if (!ready.under.paused.empty()) return absl::CancelledError(ready.under.paused);
   // What goes back to the bus settles no version: whatever waits for it would wait for ever.
   if (options.dead_letter == DeadLetterTo::kPubsub && group.batch.minds_gaps()) {
     return FailedPrecondition(
@@ -128,7 +133,10 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
   if (!group.batch.tracks_versions()) {
     RETURN_IF_ERROR(keys.ForgetVersions(connection, ready.under.generation));
   }
-  RETURN_IF_ERROR(group.epochs.NoteFollows(connection, group.batch.tracks_versions()));
+  RETURN_IF_ERROR(group.epochs.NoteNeeds(connection, group.batch.tracks_versions(),
+                                         group.projector->MindsReplays()));
+  RETURN_IF_ERROR(state::Slots(group.schema, group.epochs.group())
+                      .NoteColumns(connection, ready.under.slot, group.projector->Columns()));
   ASSIGN_OR_RETURN(ready.release, keys.Releasable(connection, ready.under.generation,
                                                   kMaxReleaseAtStart, group.batch.minds_gaps()));
   return absl::OkStatus();

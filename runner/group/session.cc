@@ -168,7 +168,11 @@ void Session::Stop(Millis drain) {
 // A statement that still hangs when the time is over is cancelled, so that its messages go back to
 // the bus now and not when their leases run out.
 void Session::CancelStatements() {
-  if (LanesDone()) return;
+  {
+    // What only waited has heard it by now.
+    std::unique_lock lock(mu_);
+    if (changed_.wait_for(lock, kCancelPause, [&] { return LanesDone(); })) return;
+  }
   postgres::ConnectionOptions options = group_.connection();
   options.connect_timeout = options.statement_timeout = kCancelPatience;
   const auto connection = postgres::Connection::Open(options);

@@ -1,7 +1,11 @@
 #include "runner/lane/failure_policy.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "platform/daemon/service_thread.h"
 #include "platform/status.h"
@@ -31,7 +35,26 @@ bool LostConnection(const absl::Status& failed) {
          postgres::Classify(failed) == postgres::ErrorClass::kInDoubt;
 }
 
+// What a handler asks for with Retry-After is heard, up to this: it may be back sooner.
+constexpr Millis kLongestPause{5 * 60'000};
+
 absl::Status Stopped() { return absl::CancelledError("it was stopped"); }
+
+// What stands behind an event that a handler has not accepted yet waits with it, called or not,
+// copies and snapshots too: the aggregate's order holds for all that hear of it.
+void HoldBehindUnanswered(const std::vector<Inbound*>& items) {
+  std::map<std::string_view, int64_t> first;
+  for (const Inbound* const item : items) {
+    if (!item->unanswered) continue;
+    const int64_t version = item->event.version;
+    const auto [found, added] = first.try_emplace(item->aggregate_key, version);
+    if (!added) found->second = std::min(found->second, version);
+  }
+  for (Inbound* const item : items) {
+    const auto found = first.find(item->aggregate_key);
+    if (found != first.end() && item->event.version >= found->second) item->unanswered = true;
+  }
+}
 
 }  // namespace
 
@@ -52,8 +75,22 @@ void FailurePolicy::AddReleases(const std::vector<std::string>& keys) {
 }
 
 absl::Status FailurePolicy::WorkOff() {
+  const absl::Status end = WorkOffParts();
+  // What is in nobody's hands any longer is called again if it comes again.
+  if (outside_ != nullptr) outside_->Forget();
+  return end;
+}
+
+absl::Status FailurePolicy::WorkOffParts() {
   while (!parts_.empty()) {
+    if (calls_at_once_ > 0 && parts_.back().items.size() > calls_at_once_) TakeOff(calls_at_once_);
     Part& part = parts_.back();
+    if (part.outages_in_a_row > 0 && closing_.stop_requested()) return Stopped();
+    if (const auto rest = part.not_before - Clock::System().Steady();
+        rest > SteadyTime::duration::zero() &&
+        SleepUnlessStopped(closing_, std::chrono::ceil<Millis>(rest))) {
+      return Stopped();
+    }
     if (options_.dead_letter == DeadLetterTo::kPubsub) GiveBackPoison(part);
     if (part.items.empty() && part.key.empty()) {
       parts_.pop_back();
@@ -66,6 +103,7 @@ absl::Status FailurePolicy::WorkOff() {
     // another language has not told us: it comes again, and the inbox knows whether it is there.
     if (result.ok() && stop_.stop_requested()) return Stopped();
     if (result.ok() && !result->rolled_back) {
+      if (part.items.size() >= calls_at_once_) calls_at_once_ *= 2;
       Committed(part, *result);
       parts_.pop_back();
       AddReleases(result->unfinished);
@@ -79,6 +117,7 @@ absl::Status FailurePolicy::WorkOff() {
 
 absl::StatusOr<BatchResult> FailurePolicy::Try(postgres::Connection& connection, Part& part) {
   part.limits.max_dead = budget_.Left();
+  part.limits.outside = outside_;
   part.loaded = {};
   if (part.parked()) {
     return batch_.Release(connection, under_, {part.key}, part.limits, &part.loaded);
@@ -121,11 +160,60 @@ absl::Status FailurePolicy::AfterRollback(Part& part, const BatchResult& result)
   } else if (!result.parked_conflicts.empty()) {
     LeaveParked(part);
   }
+  return result.outage ? AfterOutage(part, result) : absl::OkStatus();
+}
+
+// Handlers have not accepted all of it. What they have is committed now, without a further call;
+// the rest comes after it, when they may be asked again.
+absl::Status FailurePolicy::AfterOutage(Part& part, const BatchResult& result) {
+  Millis pause{0};
+  const std::string& reason = result.outage->reason;
+  if (!reason.empty()) {
+    pause = std::clamp(result.outage->retry_after.value_or(Millis(0)),
+                       kRetry.Delay(++part.outages_in_a_row, random_()), kLongestPause);
+    observer_.OnOutage(part.items, reason, pause);
+  }
+  const SteadyTime not_before = Clock::System().Steady() + pause;
+  if (part.parked()) {
+    const int through = result.parked_answered + static_cast<int>(result.parked_conflicts.size());
+    if (through > 0) {
+      part.limits.max_events = through;
+    } else {
+      part.not_before = not_before;
+    }
+    return absl::OkStatus();
+  }
+  LeaveParked(part);
+  HoldBehindUnanswered(part.items);
+  Part rest = part;
+  std::erase_if(rest.items, [](const Inbound* item) { return !item->unanswered; });
+  if (rest.items.empty()) return absl::OkStatus();  // only some that waited: they go by themselves
+  rest.not_before = not_before;
+  const size_t accepted = part.items.size() - rest.items.size();
+  if (reason.empty()) calls_at_once_ = std::max<size_t>(1, accepted);
+  std::erase_if(part.items, [](const Inbound* item) { return item->unanswered; });
+  if (part.items.empty()) {
+    part = std::move(rest);
+    return absl::OkStatus();
+  }
+  Part done = std::move(part);
+  parts_.back() = std::move(rest);
+  parts_.push_back(std::move(done));
   return absl::OkStatus();
+}
+
+// The first ones of the next part, in the order of their coming, become a part of their own.
+void FailurePolicy::TakeOff(size_t first) {
+  Part head = parts_.back();
+  std::vector<Inbound*>& items = parts_.back().items;
+  head.items.resize(first);
+  items.erase(items.begin(), items.begin() + static_cast<int64_t>(first));
+  parts_.push_back(std::move(head));
 }
 
 absl::Status FailurePolicy::AfterFailure(Part& part, const absl::Status& failed) {
   const std::string waits_for = WhoLocksATable(failed);
+  if (absl::IsCancelled(failed) && stop_.stop_requested()) return Stopped();
   observer_.OnFailure(failed, part.items, waits_for);
   if (state::IsStaleEpoch(failed)) return failed;
   switch (postgres::Classify(failed)) {

@@ -25,12 +25,16 @@ class BatchObserver {
   // made it fail, if one did.
   virtual void OnFailure(const absl::Status& status, std::span<Inbound* const> items,
                          const std::string& waits_for) = 0;
+  // A handler does not accept these now, for this reason; it is called again after `pause`.
+  virtual void OnOutage(std::span<Inbound* const> items, const std::string& reason,
+                        Millis pause) = 0;
 };
 
 // Brings a batch to its end, whatever fails: passing faults are tried again in place, one in doubt
 // is run again (the inbox knows whether it had committed), faults of the data are narrowed down to
 // the message, faults of the configuration halt the group. `stop` gives up: no transaction is begun
-// after it. Owned by one lane's thread.
+// after it; `closing`, which comes before it or with it, gives up what waits for a handler that is
+// out. Owned by one lane's thread.
 //
 // Answers how the work ended: OK = it is done; ABORTED = drop everything that came under this
 // epoch; CANCELLED = given up before it was done, and nobody was blamed for it; everything else =
@@ -39,7 +43,8 @@ class FailurePolicy {
  public:
   FailurePolicy(const Batch& batch, ConnectionSource& connections, state::GroupEpoch under,
                 LaneIdentity lane, const GroupOptions& options, DeadLetterBudget& budget,
-                BatchObserver& observer, std::stop_token stop)
+                BatchObserver& observer, std::stop_token stop, Outside* outside = nullptr,
+                std::stop_token closing = {})
       : batch_(batch),
         connections_(connections),
         under_(std::move(under)),
@@ -47,7 +52,9 @@ class FailurePolicy {
         options_(options),
         budget_(budget),
         observer_(observer),
-        stop_(std::move(stop)) {}
+        stop_(std::move(stop)),
+        outside_(outside),
+        closing_(closing.stop_possible() ? std::move(closing) : stop_) {}
 
   absl::Status Process(std::span<Inbound* const> items);
   // Applies what waits for these aggregates and is due.
@@ -61,7 +68,9 @@ class FailurePolicy {
     ReleaseLimits limits{};
     bool suspected = false;  // its passing faults are its own: it has stood out before
     int faults_in_a_row = 0;
-    int faults_against = 0;  // since the database last refused everybody: may be the part's own
+    int outages_in_a_row = 0;  // of a handler
+    SteadyTime not_before{};   // when a handler may be called again
+    int faults_against = 0;    // since the database last refused everybody: may be the part's own
     // Of parked events:
     Loaded loaded{};   // by the last try
     EventId alone{};   // the one that failed alone last …
@@ -73,10 +82,12 @@ class FailurePolicy {
   };
 
   absl::Status WorkOff();
+  absl::Status WorkOffParts();
   absl::StatusOr<BatchResult> Try(postgres::Connection& connection, Part& part);
 
   // These answer how the work ends; OK = it goes on with parts_.
   absl::Status AfterRollback(Part& part, const BatchResult& result);
+  absl::Status AfterOutage(Part& part, const BatchResult& result);
   absl::Status AfterFailure(Part& part, const absl::Status& failed);
   // For so many failed transactions.
   absl::Status Blame(Part& part, const absl::Status& failed, int transactions);
@@ -87,6 +98,7 @@ class FailurePolicy {
   bool Narrow(Part& part);
   bool LeaveParked(Part& part);
   void Split(const Part& part);
+  void TakeOff(size_t first);
   void AddReleases(const std::vector<std::string>& keys);
 
   void GiveBackPoison(Part& part);
@@ -102,6 +114,9 @@ class FailurePolicy {
   DeadLetterBudget& budget_;
   BatchObserver& observer_;
   const std::stop_token stop_;
+  Outside* const outside_;         // null = nothing is called outside
+  const std::stop_token closing_;  // what is in hand is finished, but no handler waited for
+  size_t calls_at_once_ = 0;  // messages that handlers accept within a transaction's time; 0 = all
   const Backoff::Random random_ = Backoff::DefaultRandom();
   std::vector<Part> parts_;  // still to do, the next one last
 };

@@ -10,6 +10,7 @@
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
 #include "runner/batch/batch.h"
+#include "runner/handlers/http_handlers.h"
 #include "runner/lane/dead_letter_budget.h"
 #include "runner/options/group_options.h"
 #include "runner/seek/restore_witness.h"
@@ -62,6 +63,7 @@ struct GroupContext {
   const state::Epochs epochs;
   const std::unique_ptr<state::OffsetProvider> own_offsets;  // unless others were brought
   const Batch batch;
+  HttpHandlers handlers;
   GroupMetrics metrics;
   DeadLetterBudget budget;
   RestoreWitness witness;

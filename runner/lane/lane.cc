@@ -1,6 +1,7 @@
 #include "runner/lane/lane.h"
 
 #include "platform/boot_time.h"
+#include "runner/handlers/lane_calls.h"
 
 namespace lockstep::runner {
 namespace {
@@ -70,15 +71,26 @@ absl::Status Lane::Start() {
   return thread_.Start([this] { Run(); });
 }
 
+void Lane::Close() {
+  queue_.Close();
+  closing_.request_stop();
+}
+
 void Lane::GiveUp() {
   thread_.RequestStop();
+  closing_.request_stop();
   acks_.GiveBack(queue_.Abandon());
 }
 
 void Lane::Run() {
   const GroupOptions& options = group_.options;
+  LaneCalls calls(group_.handlers,
+                  {.tries = options.transient_tries + options.max_attempts,
+                   .endpoint_tries = options.transient_tries},
+                  thread_.stop_token());
   FailurePolicy policy(group_.batch, connections_, under_, {group_.environment.instance, index_},
-                       options, group_.budget, recorder_, thread_.stop_token());
+                       options, group_.budget, recorder_, thread_.stop_token(), &calls,
+                       closing_.get_token());
   absl::Status end;
   while (end.ok()) {
     if (!held_.empty() && queue_.idle() && !SleepUnlessStopped(thread_.stop_token(), kHeldLook)) {
@@ -122,8 +134,8 @@ absl::Status Lane::Work(std::vector<LaneQueue::Waiting> deliveries, FailurePolic
 
 void Lane::Hold(std::vector<Inbound*>& items) {
   const auto connection = connections_.Try();
-  if (!connection.ok()) return;  // nothing can be applied either
-  const std::vector<bool> admitted = group_.environment.admission(**connection, items);
+  std::vector<bool> admitted(items.size(), false);  // nobody can be asked: they wait
+  if (connection.ok()) admitted = group_.environment.admission(**connection, items);
   size_t kept = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     if (admitted[i]) {

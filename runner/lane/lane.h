@@ -35,8 +35,8 @@ class Lane {
   // These leases are lost: what waits of their keys is dropped, the rest of it given back.
   void Drop(const std::vector<pubsub::AckToken>& lost) { acks_.GiveBack(queue_.DropKeysOf(lost)); }
 
-  void Close() { queue_.Close(); }  // finish what is in hand
-  void GiveUp();                    // give back what waits, end the retries
+  void Close();   // finish what is in hand, but wait for no handler that is out
+  void GiveUp();  // give back what waits, end the retries
   void Join() { thread_.Stop(); }
   int64_t in_hand() const { return queue_.in_hand(); }
   bool releasing() const { return queue_.releasing(); }
@@ -62,6 +62,7 @@ class Lane {
   ConnectionSource connections_;
   std::vector<Inbound> held_;  // not admitted; the lane's thread's own
   std::atomic<bool> done_{false};
+  std::stop_source closing_;
   ServiceThread thread_;  // last: it uses the rest
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "envelope/event.h"
+#include "platform/duration.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
@@ -44,6 +45,7 @@ void LaneRecorder::OnCommitted(std::span<Inbound* const> items, const BatchResul
     status_.last_commit = now;  // of parked events that were released, too
     status_.last_error.clear();
     status_.waits_for.clear();
+    status_.outage.clear();
     if (newest != nullptr) status_.last_message_id = newest->message_id.value();
   }
   if (newest == nullptr) return;
@@ -91,6 +93,17 @@ void LaneRecorder::OnFailure(const absl::Status& status, std::span<Inbound* cons
   std::lock_guard lock(mu_);
   status_.last_error = MessageOf(status);
   status_.waits_for = waits_for;
+}
+
+void LaneRecorder::OnOutage(std::span<Inbound* const> items, const std::string& reason,
+                            Millis pause) {
+  log::Warning("a handler does not accept events now", {{"group", group_.options.name},
+                                                        {"lane", status_.lane},
+                                                        {"messages", items.size()},
+                                                        {"again_in", FormatDuration(pause)},
+                                                        {"error", reason}});
+  std::lock_guard lock(mu_);
+  status_.last_error = status_.outage = reason;
 }
 
 LaneStatus LaneRecorder::status() const {

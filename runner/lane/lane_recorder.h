@@ -24,6 +24,7 @@ class LaneRecorder : public BatchObserver {
   void OnGivenBack(std::span<Inbound* const> items) override;
   void OnFailure(const absl::Status& status, std::span<Inbound* const> items,
                  const std::string& waits_for) override;
+  void OnOutage(std::span<Inbound* const> items, const std::string& reason, Millis pause) override;
 
   // As far as it is known here: not what is in hand.
   LaneStatus status() const;

@@ -23,7 +23,8 @@ struct Inbound : envelope::Received {
 
   pubsub::AckToken token;  // empty when it did not come from the bus
   WallTime received_at;
-  bool aside = false;  // came over the group's second subscription: no part of its offset
+  bool unanswered = false;  // a handler has not accepted it yet, as of the last try
+  bool aside = false;       // came over the group's second subscription: no part of its offset
   std::unique_ptr<projections::Change> change;  // null when poisoned
 };
 

@@ -49,6 +49,7 @@ struct GroupOptions : FollowedOptions {
   OnGap on_gap = OnGap::kDeclared;
   bool follow_versions = false;  // also where nothing parks on a gap, for those who await one
   Baseline baseline = Baseline::kFirstSeen;
+  bool shadow = false;  // a rebuild fills its tables; no key of the configuration
   DeadLetterTo dead_letter = DeadLetterTo::kPostgres;
   int dead_letter_budget = 100;  // within the window; more halts the group; 0 = no limit
   Millis dead_letter_window{60'000};
@@ -66,7 +67,8 @@ struct GroupOptions : FollowedOptions {
     return {.on_poison = on_poison,
             .on_gap = on_gap,
             .follow_versions = follow_versions,
-            .baseline = baseline};
+            .baseline = baseline,
+            .shadow = shadow};
   }
   absl::Status Validate() const;
   absl::StatusOr<state::SeekTarget> ParseStartFrom() const;

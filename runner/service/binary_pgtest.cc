@@ -132,6 +132,20 @@ TEST(RunnerProcess, WorksOffWhatIsThereAndEnds) {
   EXPECT_THAT(world.LeftOver(), IsEmpty());
 }
 
+TEST(RunnerProcess, SaysWhatBecameOfWhatWasThereAndEndsWithAStatusOfItsOwnWhenSomeDied) {
+  BinaryWorld world;
+  world.settings = "once_quiet: 300ms\n";
+  world.Publish("good", 1);
+  for (int i = 0; i < 6; ++i) world.Publish("bad" + std::to_string(i), 1, "not json");
+  const auto first = world.Runner({"--once"});
+  EXPECT_EQ(first->Wait(), 4) << first->Errors();
+  EXPECT_THAT(first->Errors(), AllOf(HasSubstr("msg=\"worked off\" group=feed applied=1"),
+                                     HasSubstr("dead_letters=6"), HasSubstr("6 of group 'feed'"),
+                                     HasSubstr("dead-letters list` shows which, and why")));
+  const auto second = world.Runner({"--once"});
+  EXPECT_EQ(second->Wait(), 0) << "those were told; " << second->Errors();
+}
+
 TEST(RunnerProcess, ForgetsWhatWasResolvedAndAuditedAsConfigured) {
   BinaryWorld world;
   world.settings = "once_quiet: 300ms\ndead_letter_retention: 1000h\naudit_retention: 2000h\n";

@@ -66,8 +66,10 @@ absl::StatusOr<int64_t> InboxCleaner::CleanOnce(const std::vector<InboxRetention
     rows += events;
     ASSIGN_OR_RETURN(const auto retired, retention.NewestRetired(*connection));
     if (!retired) continue;
-    ASSIGN_OR_RETURN(const int64_t gone,
-                     Repeat([&] { return retention.ForgetRows(*connection, options_.batch); }));
+    ASSIGN_OR_RETURN(const int64_t gone, Repeat([&] {
+                       return retention.ForgetRows(*connection, now, group.retention,
+                                                   options_.batch);
+                     }));
     rows += gone;
     if (!ticker_.stopping()) RETURN_IF_ERROR(retention.ForgetRetired(*connection, *retired));
   }

@@ -27,6 +27,8 @@ class RunnerDaemon final : public Daemon {
     return started;
   }
   absl::Status RunOnce(const std::stop_token& stop) override { return runner_->RunOnce(stop); }
+  // 4: all is worked off, and something waits for a decision.
+  int ExitCode(const absl::Status& ended) const override { return absl::IsDataLoss(ended) ? 4 : 1; }
   void Reload(const RunningConfig& config) override { runner_->Reload(options_, config); }
 
   void Stop() override {

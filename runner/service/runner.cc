@@ -49,7 +49,9 @@ std::string CtlFor(const std::string& config_file, const std::string& database) 
 // What keeps a group from working off what is there; empty = nothing.
 std::string InTheWay(const std::vector<GroupStatus>& groups) {
   for (const GroupStatus& group : groups) {
-    if (group.state == GroupState::kHalted) continue;  // that is an end, not a wait
+    if (group.state == GroupState::kHalted || group.state == GroupState::kPaused) {
+      continue;  // that is an end, not a wait
+    }
     if (group.state == GroupState::kStarting) {
       return fmt::format("group '{}' is starting: no answer yet about subscription {}", group.name,
                          group.subscription);
@@ -214,7 +216,9 @@ std::vector<std::string> Runner::NotReady() const {
 absl::Status Runner::RunOnce(const std::stop_token& stop) {
   const RunnerOptions& options = parts_->options;
   const auto ended = [&](const auto& group) {
-    return group->status().state == GroupState::kHalted || group->DrainedFor(options.once_quiet);
+    const GroupState state = group->status().state;
+    return state == GroupState::kHalted || state == GroupState::kPaused ||
+           group->DrainedFor(options.once_quiet);
   };
   SteadyTime well = Clock::System().Steady();  // when nothing was in the way of any group
   while (!std::all_of(parts_->groups.begin(), parts_->groups.end(), ended)) {
@@ -227,10 +231,35 @@ absl::Status Runner::RunOnce(const std::stop_token& stop) {
     }
   }
   for (const GroupStatus& group : parts_->Statuses()) {
+    if (group.state == GroupState::kPaused) {
+      return FailedPrecondition("group '{}' is {}; lockstepctl group resume lets it go on",
+                                group.name, group.reason);
+    }
     if (group.state != GroupState::kHalted) continue;
     return FailedPrecondition("group '{}' has halted: {}", group.name, group.reason);
   }
-  return absl::OkStatus();
+  if (stop.stop_requested()) return absl::OkStatus();
+  return Summarize();
+}
+
+absl::Status Runner::Summarize() const {
+  std::vector<std::string> dead;
+  for (const GroupStatus& group : parts_->Statuses()) {
+    const GroupCounts& counts = group.counts;
+    log::Info("worked off", {{"group", group.name},
+                             {"applied", counts.applied},
+                             {"superseded", counts.superseded},
+                             {"ignored", counts.ignored},
+                             {"duplicates", counts.duplicates},
+                             {"parked", counts.parked},
+                             {"dead_letters", counts.dead}});
+    if (counts.dead > 0) dead.push_back(fmt::format("{} of group '{}'", counts.dead, group.name));
+  }
+  if (dead.empty()) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "all that was there is worked off, but events could not be applied: {}. "
+                    "`{} dead-letters list` shows which, and why",
+                    fmt::join(dead, ", "), CtlFor(parts_->config_file, parts_->options.database));
 }
 
 void Runner::Reload(const RunnerOptions& fresh, const RunningConfig& config) {

@@ -57,7 +57,8 @@ class Runner final : public Service {
   std::vector<std::string> NotReady() const;
 
   // Waits until every group is drained or has halted, or `stop` is requested. The status names the
-  // first halted group. REQUIRES: started.
+  // first halted group; DATA_LOSS = all is worked off, but some died. What became of the messages
+  // is logged. REQUIRES: started.
   absl::Status RunOnce(const std::stop_token& stop);
 
   // The configuration was read again (SIGHUP): the groups follow what they can, the cleaner its
@@ -65,6 +66,8 @@ class Runner final : public Service {
   void Reload(const RunnerOptions& fresh, const RunningConfig& config);
 
  private:
+  absl::Status Summarize() const;
+
   struct Parts;
   const std::unique_ptr<Parts> parts_;
 };

@@ -14,7 +14,6 @@
 namespace lockstep::runner {
 namespace {
 
-// `settings:` of the group's file are defaults under the runner's own configuration.
 absl::Status ReadSettings(const projections::GroupDeclaration& declaration, GroupOptions& options) {
   Config::Sources sources;
   for (const auto& [key, setting] : declaration.settings) sources.flags[key] = setting.text;
@@ -37,6 +36,9 @@ void BindGroup(ConfigSection& section, RunnerOptions& options) {
       group.declaration = std::make_shared<projections::GroupDeclaration>(*std::move(declared));
       group.options.name = group.declaration->name.value();
       group.options.subscription = group.declaration->subscription;
+      // Of a reload they can say only that a restart is wanted.
+      section.Fact("projections", group.declaration->projector->Mapping());
+      section.Fact("handlers", group.declaration->handlers);
       const absl::Status settings = ReadSettings(*group.declaration, group.options);
       if (!settings.ok()) section.Error(MessageOf(settings));
     } else {
@@ -54,6 +56,14 @@ void BindGroup(ConfigSection& section, RunnerOptions& options) {
 }
 
 }  // namespace
+
+absl::StatusOr<GroupOptions> OptionsOf(const projections::GroupDeclaration& declaration) {
+  GroupOptions options;
+  options.name = declaration.name.value();
+  options.subscription = declaration.subscription;
+  RETURN_IF_ERROR(ReadSettings(declaration, options));
+  return options;
+}
 
 void Bind(ConfigSection& config, RunnerOptions& options) {
   BindDatabase(config, &options.database,

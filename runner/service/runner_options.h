@@ -45,6 +45,9 @@ struct RunnerOptions {
 
 void Bind(ConfigSection& config, RunnerOptions& options);
 
+// A group as its file alone declares it: `settings:` are defaults under the runner's configuration.
+absl::StatusOr<GroupOptions> OptionsOf(const projections::GroupDeclaration& declaration);
+
 // OK when Postgres keeps the name as it is. It would cut a longer one off in silence, and two
 // services could then share a schema.
 absl::Status CheckStateSchema(const std::string& name);

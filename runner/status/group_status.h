@@ -15,10 +15,12 @@ enum class GroupState {
   kWaiting,  // for the database or for Pub/Sub; goes on by itself
   kRunning,
   kHalted,  // needs a cure
+  kPaused,  // by an operator
   kStopped,
 };
 constexpr std::string_view Name(GroupState state) {
-  constexpr std::string_view kNames[] = {"starting", "waiting", "running", "halted", "stopped"};
+  constexpr std::string_view kNames[] = {"starting", "waiting", "running",
+                                         "halted",   "paused",  "stopped"};
   static_assert(std::size(kNames) == static_cast<size_t>(GroupState::kStopped) + 1);
   return kNames[static_cast<size_t>(state)];
 }
@@ -34,6 +36,7 @@ struct LaneStatus {
   WallTime oldest_received;
   std::string last_error;  // of the transaction that failed last; empty once one has committed
   std::string waits_for;   // whose lock on a table made it fail; empty if no such thing did
+  std::string outage;      // what a handler answers that does not accept events now; empty = none
 
   int64_t in_hand() const { return queued + in_batch; }
 };

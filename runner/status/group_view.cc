@@ -50,6 +50,8 @@ constexpr GroupGauge kGauges[] = {
      [](const GroupView& view) { return view.outlook.eta_seconds.value_or(-1); }},
     {"runner_halted", "1 while the group can't go on",
      [](const GroupView& view) { return view.status.state == GroupState::kHalted ? 1.0 : 0.0; }},
+    {"runner_paused", "1 while an operator has paused the group",
+     [](const GroupView& view) { return view.status.state == GroupState::kPaused ? 1.0 : 0.0; }},
     {"runner_heartbeat_age_seconds", "Since the newest heartbeat was published; -1 = none",
      [](const GroupView& view) { return Age(view.status.last_heartbeat, view.now); }},
     {"runner_commit_age_seconds", "Since the last commit; -1 = none",
@@ -98,7 +100,8 @@ json LaneJson(const LaneStatus& lane, WallTime now, const HealthOptions& health)
           {"last_commit_at", TimeOrNull(lane.last_commit)},
           {"last_message_id", lane.last_message_id},
           {"last_error", lane.last_error},
-          {"waits_for", lane.waits_for}};
+          {"waits_for", lane.waits_for},
+          {"outage", lane.outage}};
 }
 
 json CountsJson(const GroupCounts& counts) {
@@ -134,7 +137,11 @@ json ToJson(const GroupView& view, const HealthOptions& health) {
                                         : json(AgeMs(status.last_heartbeat, view.now))},
                {"heartbeat_limit_ms", health.heartbeat_timeout.count()},
                {"counters", CountsJson(status.counts)},
+               {"not_ready", json::array()},
                {"lanes", json::array()}});
+  for (const FoundObstacle& found : ObstaclesOf(status, view.now, health)) {
+    part["not_ready"].push_back({{"what", Name(found.what)}, {"text", found.text}});
+  }
   if (status.last_commit != WallTime()) {
     const auto ms = [](double seconds) { return static_cast<int64_t>(seconds * 1000); };
     part["stages"] = {{"occurred_published", ms(status.stages.occurred_to_published)},
@@ -147,7 +154,8 @@ json ToJson(const GroupView& view, const HealthOptions& health) {
 }
 
 GroupGauges::GroupGauges(MetricsRegistry& registry, const std::string& group)
-    : replays_(CounterOf(registry, "replay_total", "Rows and messages that an operator sent again",
+    : replays_(CounterOf(registry, "tx_replay_total",
+                         "Rows and messages that an operator sent again",
                          {{"kind", "dead_letter"}})) {
   for (const GroupGauge& gauge : kGauges) {
     Labels labels = {{"group", group}};

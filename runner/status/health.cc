@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "platform/config/config.h"
 #include "platform/duration.h"
@@ -80,31 +81,57 @@ std::string StateWord(const GroupStatus& status, Millis lag, WallTime now,
   return idle && Since(status.last_commit, now) > options.quiet_after ? "quiet" : "running";
 }
 
-std::vector<std::string> NotReady(const GroupStatus& status, WallTime now,
-                                  const HealthOptions& options) {
-  std::vector<std::string> reasons;
-  const auto say = [&](std::string reason) {
-    reasons.push_back(fmt::format("group {}: {}", status.name, reason));
+std::vector<FoundObstacle> ObstaclesOf(const GroupStatus& status, WallTime now,
+                                       const HealthOptions& options) {
+  std::vector<FoundObstacle> found;
+  const auto say = [&](Obstacle what, std::string_view text) {
+    found.push_back({what, fmt::format("group {}: {}", status.name, text)});
   };
-  if (status.state != GroupState::kRunning) {
-    say(fmt::format("{}{}{}", Name(status.state), status.reason.empty() ? "" : ": ",
-                    status.reason));
-    return reasons;
+  const auto say_state = [&](Obstacle what) {
+    say(what, fmt::format("{}{}{}", Name(status.state), status.reason.empty() ? "" : ": ",
+                          status.reason));
+    return found;
+  };
+  switch (status.state) {
+    case GroupState::kStarting:
+      return say_state(Obstacle::kStarting);
+    case GroupState::kWaiting:
+      return say_state(Obstacle::kWaiting);
+    case GroupState::kHalted:
+      return say_state(Obstacle::kHalted);
+    case GroupState::kStopped:
+      return say_state(Obstacle::kStopped);
+    case GroupState::kPaused:
+      return found;  // as somebody wants it
+    case GroupState::kRunning:
+      break;
   }
-  if (!status.stream.empty()) say(fmt::format("no stream from Pub/Sub: {}", status.stream));
+  if (!status.stream.empty()) {
+    say(Obstacle::kStream, fmt::format("no stream from Pub/Sub: {}", status.stream));
+  }
   const Millis lost = Since(status.database_ok, now);
   if (!status.database_error.empty() && lost > options.database_grace) {
-    say(fmt::format("the database has not answered for {}: {}", Rounded(lost),
-                    status.database_error));
+    say(Obstacle::kDatabase, fmt::format("the database has not answered for {}: {}", Rounded(lost),
+                                         status.database_error));
   } else if (const Millis still = Since(status.last_turn, now);
              still > options.stuck_after + options.database_grace) {
     // The loop talks to the database once a round: a server that hangs holds it too.
-    say(fmt::format("its loop has stood still for {}", Rounded(still)));
+    say(Obstacle::kLoop, fmt::format("its loop has stood still for {}", Rounded(still)));
   }
   for (const LaneStatus& lane : status.lanes) {
     if (!IsStuck(lane, now, options)) continue;
-    say(fmt::format("lane {} has {} messages in hand and has committed nothing for {}", lane.lane,
+    say(Obstacle::kLane,
+        fmt::format("lane {} has {} messages in hand and has committed nothing for {}", lane.lane,
                     lane.in_hand(), Rounded(WithoutCommit(lane, now))));
+  }
+  return found;
+}
+
+std::vector<std::string> NotReady(const GroupStatus& status, WallTime now,
+                                  const HealthOptions& options) {
+  std::vector<std::string> reasons;
+  for (FoundObstacle& found : ObstaclesOf(status, now, options)) {
+    reasons.push_back(std::move(found.text));
   }
   return reasons;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runner/status/group_status.h"
@@ -26,7 +28,26 @@ bool IsStuck(const LaneStatus& lane, WallTime now, const HealthOptions& options)
 std::string StateWord(const GroupStatus& status, Millis lag, WallTime now,
                       const HealthOptions& options);
 
-// One sentence per reason why the group makes no progress; none = ready.
+// What can be in the way of a group's progress. Each has its note on the page (web/attention.cc).
+enum class Obstacle { kStarting, kWaiting, kHalted, kStopped, kStream, kDatabase, kLoop, kLane };
+inline constexpr Obstacle kObstacles[] = {
+    Obstacle::kStarting, Obstacle::kWaiting,  Obstacle::kHalted, Obstacle::kStopped,
+    Obstacle::kStream,   Obstacle::kDatabase, Obstacle::kLoop,   Obstacle::kLane};
+constexpr std::string_view Name(Obstacle obstacle) {
+  constexpr std::string_view kNames[] = {"starting", "waiting",  "halted", "stopped",
+                                         "stream",   "database", "loop",   "lane"};
+  static_assert(std::size(kNames) == std::size(kObstacles));
+  return kNames[static_cast<size_t>(obstacle)];
+}
+
+struct FoundObstacle {
+  Obstacle what;
+  std::string text;  // a sentence that begins with the group's name
+};
+std::vector<FoundObstacle> ObstaclesOf(const GroupStatus& status, WallTime now,
+                                       const HealthOptions& options);
+
+// The same as sentences: one per reason why the group makes no progress; none = ready.
 std::vector<std::string> NotReady(const GroupStatus& status, WallTime now,
                                   const HealthOptions& options);
 

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "runner/status/group_view.h"
+#include "web/attention.h"
+
 namespace lockstep::runner {
 namespace {
 
@@ -98,6 +103,57 @@ TEST_F(HealthTest, AHaltedGroupSaysWhy) {
   status_.reason = "column title does not exist";
   EXPECT_THAT(NotReady(status_, now_, options_),
               ElementsAre("group feed: halted: column title does not exist"));
+}
+
+// A group with nothing but this in its way.
+GroupStatus With(Obstacle obstacle, GroupStatus well, WallTime now) {
+  switch (obstacle) {
+    case Obstacle::kStarting:
+      well.state = GroupState::kStarting;
+      break;
+    case Obstacle::kWaiting:
+      well.state = GroupState::kWaiting;
+      break;
+    case Obstacle::kHalted:
+      well.state = GroupState::kHalted;
+      break;
+    case Obstacle::kStopped:
+      well.state = GroupState::kStopped;
+      break;
+    case Obstacle::kStream:
+      well.stream = "UNAVAILABLE";
+      break;
+    case Obstacle::kDatabase:
+      well.database_error = "connection refused";
+      well.database_ok = now - seconds(31);
+      break;
+    case Obstacle::kLoop:
+      well.last_turn = now - seconds(91);
+      break;
+    case Obstacle::kLane:
+      well.lanes[0].queued = 1;
+      well.lanes[0].oldest_received = now - seconds(90);
+      break;
+  }
+  return well;
+}
+
+TEST_F(HealthTest, WhateverTurnsReadinessOffHasANoteThatNamesTheGroup) {
+  for (const Obstacle obstacle : kObstacles) {
+    SCOPED_TRACE(Name(obstacle));
+    const GroupStatus status = With(obstacle, status_, now_);
+    const auto reasons = NotReady(status, now_, options_);
+    ASSERT_EQ(reasons.size(), 1U);
+    EXPECT_EQ(ObstaclesOf(status, now_, options_)[0].what, obstacle);
+    const std::string state = StateWord(status, Millis(0), now_, options_);
+    const nlohmann::json notes =
+        web::Attention({{"role", "runner"},
+                        {"reasons", reasons},
+                        {"groups", {ToJson({status, now_, {}, state}, options_)}}});
+    ASSERT_EQ(notes.size(), 1U) << notes.dump(1);
+    EXPECT_THAT(notes[0]["title"].get<std::string>(), ::testing::ContainsRegex("[Gg]roup feed"))
+        << notes;
+  }
 }
 
 }  // namespace

@@ -90,16 +90,17 @@ Inbound SnapshotWorld::Received(const SentMessage& message) {
   return item;
 }
 
-std::vector<Fate> SnapshotWorld::Run(const std::vector<SentMessage>& messages) {
+std::vector<Fate> SnapshotWorld::Run(const std::vector<SentMessage>& messages,
+                                     const ReleaseLimits& limits) {
   std::deque<Inbound> received;
   std::vector<Inbound*> items;
   for (const SentMessage& message : messages) {
     items.push_back(&received.emplace_back(Received(message)));
   }
-  auto result = batch_->Run(*connection, under_, {"one", 0}, items);
+  auto result = batch_->Run(*connection, under_, {"one", 0}, items, limits);
   // A conflict makes poison of its message; what is found overtaken is not found again.
   for (int tries = 0; result.ok() && result->rolled_back && tries < 3; ++tries) {
-    result = batch_->Run(*connection, under_, {"one", 0}, items);
+    result = batch_->Run(*connection, under_, {"one", 0}, items, limits);
   }
   EXPECT_TRUE(result.ok() && !result->rolled_back) << result.status();
   if (!result.ok()) return {};

@@ -35,7 +35,7 @@ class SnapshotWorld {
   explicit SnapshotWorld(bool merges, BatchRules rules = {});
 
   // Runs a batch as a lane does: again after a rollback, and on with what it left.
-  std::vector<Fate> Run(const std::vector<SentMessage>& messages);
+  std::vector<Fate> Run(const std::vector<SentMessage>& messages, const ReleaseLimits& limits = {});
   absl::Status Resolve(int64_t dead_letter, bool replay);
   // From now on, what comes is a replay that overwrites.
   void Overwrite() { under_.overwrite_until = Clock::System().Now() + std::chrono::hours(1); }

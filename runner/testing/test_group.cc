@@ -92,8 +92,10 @@ std::unique_ptr<Group> GroupWorld::NewGroup(const std::string& instance) {
                            .look_for_left = look_for_left,
                            .offsets = offsets,
                            .seek_hooks = std::exchange(seek_hooks, {})});
-  auto projector = std::make_unique<TestProjector>();
-  projector->may_park = may_park;
+  auto test_projector = std::make_unique<TestProjector>();
+  test_projector->may_park = may_park;
+  std::unique_ptr<projections::Projector> projector = std::move(test_projector);
+  if (make_projector) projector = make_projector();
   auto group = std::make_unique<Group>(options, std::move(projector), *environments_.back());
   EXPECT_TRUE(group->Start().ok());
   return group;

@@ -57,6 +57,8 @@ class GroupWorld {
   GroupOptions options;      // lanes and the like, for groups made afterwards
   std::string database_url;  // of groups made afterwards; empty = the database itself
   bool may_park = true;
+  // In place of a TestProjector.
+  std::function<std::unique_ptr<projections::Projector>()> make_projector;
   Millis look_for_left{30'000};
   Millis drain{8'000};
   Millis poll{50};       // how often a group's thread looks at the epoch

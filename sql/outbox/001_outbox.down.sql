@@ -20,17 +20,33 @@ DROP FUNCTION quarantine(regclass, bigint[], text, text);
 DROP FUNCTION replay(regclass, bigint[], text, text);
 DROP FUNCTION change_rows(regclass, bigint[], text, text, text, text, text);
 DROP FUNCTION release_held(regclass, boolean);
+DROP FUNCTION enqueue_many(regclass, text[], text[], text[], text[], bigint[], bytea[], uuid[], text[], int[], text[],
+                           jsonb[], text[], text[], timestamptz[], text[]);
+DROP FUNCTION enqueue(regclass, varchar, text, text, text, bigint, jsonb, uuid, text, int, text, jsonb, text, text,
+                      timestamptz, text);
 DROP FUNCTION enqueue(regclass, text, text, text, text, bigint, bytea, uuid, text, int, text, jsonb, text, text,
-                      timestamptz);
+                      timestamptz, text);
+DROP FUNCTION rehash(regclass);
+DROP FUNCTION admit(regclass, bigint, text, text, text, text, bigint, bytea, text, text, jsonb, text, text, timestamptz, text);
 DROP FUNCTION event_fault(text, text, text, text, bigint, bytea, text, text, jsonb, text, text, timestamptz);
 DROP FUNCTION drop_outbox(regclass, boolean);
-DROP FUNCTION create_outbox(text, int);
+DROP FUNCTION set_dedup_window(regclass, interval);
+DROP FUNCTION create_outbox(text, int, interval);
+DROP FUNCTION create_outbox_functions(regclass);
 DROP FUNCTION outbox_name(regclass);
 DROP FUNCTION wake_channel(regclass);
 DROP FUNCTION lock_key(text, regclass, int);
+DROP FUNCTION hash_probe();
+DROP FUNCTION shard_of_hash(bigint, int);
+DROP FUNCTION aggregate_hash(text, text, text);
 DROP FUNCTION shard_of(text, int);
 DROP FUNCTION new_event_id();
 DROP TABLE backfill_keys;
 DROP TABLE backfills;
+DROP TABLE outbox_contents;
 DROP TABLE outbox_audit;
 DROP TABLE outboxes;
+DROP FUNCTION may_change(regclass, text);
+DROP FUNCTION may_publish(regclass);
+DROP FUNCTION part_oid(regclass, text);
+DROP FUNCTION part(regclass, text);

@@ -3,12 +3,19 @@
 -- caller's search_path: the small ones are parsed when they are made (RETURN), the others keep the path of
 -- their making, which is this schema behind pg_catalog.
 --
+-- An outbox is a table of events, which are inserted and deleted and never change, and what becomes of them beside it:
+--   <outbox>_pending    the queue: a narrow row of each event that is not published
+--   <outbox>_leases     who is at which of them: a row per claim
+--   <outbox>_published  the log: a narrow row of each event that is
+--   <outbox>_status     a view that shows it all as one row
+--
 --   1. Tables            which outboxes there are, what was done to their rows by hand, backfills
---   2. Names and keys    ids, shards, locks, channels
---   3. An outbox         made and dropped
---   4. Enqueue           what a service calls in its own transaction
---   5. Rows              let go, replayed, quarantined, released
---   6. Rights            for writer, publisher, reader and operator
+--   2. Names and keys    ids, hashes, shards, locks, channels, the tables of an outbox
+--   3. Events            what is wrong with one
+--   4. An outbox         made and dropped, and the functions that it has of its own
+--   5. Enqueue           what a service calls in its own transaction
+--   6. Rows              let go, replayed, quarantined, released
+--   7. Rights            for writer, publisher, reader and operator
 
 -- 1. Tables ------------------------------------------------------------------------------------------------
 
@@ -16,12 +23,34 @@
 CREATE TABLE outboxes (
   outbox     regclass PRIMARY KEY,
   shards     int NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),
-  created_at timestamptz NOT NULL DEFAULT now()
+  -- Content dedup: a row with a target_space whose content was sent there so lately is not sent. NULL = off.
+  dedup_window interval CHECK (dedup_window > interval '0'),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- Of a fixed text, when the queue's hashes were made: another server may hash otherwise (lockstep.rehash).
+  hash_probe bigint NOT NULL,
+  enqueue    text NOT NULL  -- the call of the function that enqueues into it
 );
+
+-- A table or function of an outbox beside it, with its schema and quoted.
+CREATE FUNCTION part(outbox regclass, suffix text) RETURNS text LANGUAGE sql STABLE
+RETURN (SELECT format('%I.%I', n.nspname, c.relname || '_' || suffix)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox);
+
+-- The same as an oid, for those too who may not use the schema; NULL = not there.
+CREATE FUNCTION part_oid(outbox regclass, suffix text) RETURNS oid LANGUAGE sql STABLE
+RETURN (SELECT p.oid FROM pg_class c JOIN pg_class p ON p.relnamespace = c.relnamespace AND p.relname = c.relname || '_' || suffix
+        WHERE c.oid = outbox);
+
+-- What the caller may do to an outbox: its publisher empties it; who may try rows again is its publisher or an
+-- operator; who may quarantine them is an operator.
+CREATE FUNCTION may_publish(outbox regclass) RETURNS boolean LANGUAGE sql STABLE
+RETURN coalesce(has_table_privilege(lockstep.part_oid(outbox, 'pending'), 'DELETE'), false);
+CREATE FUNCTION may_change(outbox regclass, what text) RETURNS boolean LANGUAGE sql STABLE
+RETURN coalesce(has_column_privilege(lockstep.part_oid(outbox, 'pending'), what, 'UPDATE'), false);
+
 ALTER TABLE outboxes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_see ON outboxes USING (true);
-CREATE POLICY own_shards ON outboxes AS RESTRICTIVE FOR UPDATE
-  USING (has_column_privilege(outbox, 'published_at', 'UPDATE'));
+CREATE POLICY own_shards ON outboxes AS RESTRICTIVE FOR UPDATE USING (lockstep.may_publish(outbox));
 
 -- What operators did by hand to rows and backfills, how backfills ended, and leases that were lost. Never a payload.
 -- The actor is what he says, the role is whom Postgres let in: nobody but the owner may write it.
@@ -43,7 +72,20 @@ CREATE INDEX ON outbox_audit (outbox, at);  -- the cleaner's
 ALTER TABLE outbox_audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_see ON outbox_audit USING (true);
 CREATE POLICY own_outbox ON outbox_audit AS RESTRICTIVE FOR INSERT
-  WITH CHECK (has_column_privilege(to_regclass(outbox), 'attempts', 'UPDATE'));
+  WITH CHECK (lockstep.may_change(to_regclass(outbox), 'attempts'));
+
+-- Of each content that is to be sent to a space: the row that sends it. Others of the same content wait for its fate.
+-- A publisher that sets about sending one takes the place first; one that finds the place with a row that is dead,
+-- quarantined, gone or published too long ago takes it over.
+CREATE TABLE outbox_contents (
+  outbox       regclass NOT NULL REFERENCES outboxes ON DELETE CASCADE,
+  target_space text NOT NULL,
+  payload_sha  bytea NOT NULL,
+  sequence     bigint NOT NULL,
+  PRIMARY KEY (outbox, target_space, payload_sha)
+);
+ALTER TABLE outbox_contents ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_outbox ON outbox_contents USING (lockstep.may_publish(outbox));
 
 -- Rows of a source table that are sent as snapshots, in the order of their keys, by the publisher of the outbox:
 -- what is to be sent, how far it has come, and who is at it. Its messages are derived from `id`.
@@ -87,8 +129,8 @@ ALTER TABLE backfills ENABLE ROW LEVEL SECURITY;
 CREATE POLICY of_the_outbox ON backfills USING (has_column_privilege(outbox, 'created_at', 'SELECT'));
 -- Readers see, operators create, publishers and operators go on.
 CREATE POLICY operator_creates ON backfills AS RESTRICTIVE FOR INSERT
-  WITH CHECK (has_column_privilege(outbox, 'quarantined_at', 'UPDATE'));
-CREATE POLICY own_outbox ON backfills AS RESTRICTIVE FOR UPDATE USING (has_column_privilege(outbox, 'attempts', 'UPDATE'));
+  WITH CHECK (lockstep.may_change(outbox, 'quarantined_at'));
+CREATE POLICY own_outbox ON backfills AS RESTRICTIVE FOR UPDATE USING (lockstep.may_change(outbox, 'attempts'));
 
 -- What a repair sends: the rows of these keys, and ghosts, which the consumer has and the source has not.
 CREATE TABLE backfill_keys (
@@ -101,7 +143,7 @@ CREATE TABLE backfill_keys (
 );
 ALTER TABLE backfill_keys ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_outbox ON backfill_keys USING (EXISTS (
-  SELECT 1 FROM backfills b WHERE b.id = backfill AND has_column_privilege(b.outbox, 'attempts', 'UPDATE')));
+  SELECT 1 FROM backfills b WHERE b.id = backfill AND lockstep.may_change(b.outbox, 'attempts')));
 
 -- 2. Names and keys -----------------------------------------------------------------------------------------
 
@@ -118,6 +160,16 @@ RETURN encode(
 CREATE FUNCTION shard_of(aggregate_id text, shards int) RETURNS int LANGUAGE sql IMMUTABLE
 RETURN mod(hashtext(aggregate_id)::bigint & 2147483647, shards)::int;
 
+-- By which the queue keeps an aggregate's order: its upper half is the ordering key's, by which shards go. Two
+-- aggregates of one hash wait for each other.
+CREATE FUNCTION aggregate_hash(aggregate_id text, aggregate_type text, tenant_id text) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN (hashtext(aggregate_id)::bigint << 32)
+     | (hashtextextended(aggregate_id, hashtextextended(aggregate_type || coalesce('.' || tenant_id, ''), 1)) & 4294967295);
+CREATE FUNCTION shard_of_hash(aggregate_hash bigint, shards int) RETURNS int LANGUAGE sql IMMUTABLE
+RETURN mod((aggregate_hash >> 32) & 2147483647, shards)::int;
+CREATE FUNCTION hash_probe() RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN lockstep.aggregate_hash('the id', 'the type', 'the tenant');
+
 -- Keys of the advisory locks: the owner of a shard holds `shard`, a sleeping owner `wake` too.
 CREATE FUNCTION lock_key(purpose text, outbox regclass, shard int) RETURNS bigint
 LANGUAGE sql IMMUTABLE
@@ -131,105 +183,7 @@ CREATE FUNCTION outbox_name(outbox regclass) RETURNS text LANGUAGE sql STABLE
 RETURN (SELECT format('%I.%I', n.nspname, c.relname)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox);
 
--- 3. An outbox ----------------------------------------------------------------------------------------------
-
--- Makes an outbox, and its schema if need be. One that exists is left as it is.
-CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1) RETURNS regclass
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-  parts  text[] := parse_ident(name);
-  target regclass;
-BEGIN
-  IF coalesce(array_length(parts, 1), 0) <> 2 THEN
-    RAISE EXCEPTION 'name the outbox with its schema, as in catalog.video_outbox (got "%")', name
-      USING ERRCODE = 'invalid_parameter_value';
-  END IF;
-  -- Two that make the same one at once: the second finds it made.
-  PERFORM pg_advisory_xact_lock(hashtextextended('lockstep.create.' || array_to_string(parts, '.'), 0));
-  target := to_regclass(format('%I.%I', parts[1], parts[2]));
-  IF target IS NOT NULL THEN
-    IF EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = target) THEN
-      RETURN target;
-    END IF;
-    RAISE EXCEPTION '% exists and is not an outbox', name USING ERRCODE = 'duplicate_table';
-  END IF;
-  IF to_regnamespace(quote_ident(parts[1])) IS NULL THEN
-    EXECUTE format('CREATE SCHEMA %I', parts[1]);
-  END IF;
-  -- fillfactor: taking a lease changes no indexed column, so the new row version stays on its page.
-  EXECUTE format($table$
-    CREATE TABLE %I.%I (
-      sequence       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-      event_id       uuid NOT NULL UNIQUE,
-      tenant_id      text,
-      topic          text NOT NULL,
-      aggregate_type text NOT NULL,
-      aggregate_id   text NOT NULL,
-      event_type     text NOT NULL,
-      version        bigint NOT NULL CHECK (version > 0),
-      schema_version int NOT NULL DEFAULT 1,
-      payload        bytea NOT NULL,
-      content_type   text NOT NULL DEFAULT 'application/protobuf',
-      attributes     jsonb NOT NULL DEFAULT '{}',
-      traceparent    text,
-      tracestate     text,
-      occurred_at    timestamptz NOT NULL DEFAULT now(),
-      created_at     timestamptz NOT NULL DEFAULT now(),
-      -- the dispatch state
-      published_at   timestamptz,
-      message_id     text,
-      attempts       int NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-      available_at   timestamptz NOT NULL DEFAULT now(),
-      lock_token     uuid,
-      locked_by      text,
-      locked_at      timestamptz,  -- of the last claim: it stays when the lease is given back
-      last_error     text,
-      error_code     text,
-      dead_at        timestamptz,
-      quarantined_at timestamptz,
-      UNIQUE NULLS NOT DISTINCT (tenant_id, aggregate_type, aggregate_id, version),
-      CONSTRAINT lease_is_whole CHECK ((lock_token IS NULL) = (locked_by IS NULL)
-                                       AND (lock_token IS NULL OR locked_at IS NOT NULL)),
-      CONSTRAINT published_is_over CHECK (published_at IS NULL
-        OR (lock_token IS NULL AND dead_at IS NULL AND quarantined_at IS NULL)),
-      CONSTRAINT message_is_published CHECK (message_id IS NULL OR published_at IS NOT NULL),
-      -- The claim looks at available_at alone.
-      CONSTRAINT dead_is_unavailable CHECK ((dead_at IS NULL AND quarantined_at IS NULL)
-        OR (lock_token IS NULL AND available_at = 'infinity'))
-    ) WITH (fillfactor = 70,
-            autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)
-    $table$, parts[1], parts[2]);
-  -- The claim's order; the earlier versions of an aggregate; the cleaner's order; a tenant's backlog.
-  EXECUTE format('CREATE INDEX ON %I.%I (available_at, sequence) WHERE published_at IS NULL', parts[1], parts[2]);
-  EXECUTE format('CREATE INDEX ON %I.%I (aggregate_id, version) WHERE published_at IS NULL', parts[1], parts[2]);
-  EXECUTE format('CREATE INDEX ON %I.%I (published_at, sequence) WHERE published_at IS NOT NULL', parts[1], parts[2]);
-  EXECUTE format('CREATE INDEX ON %I.%I (tenant_id, published_at, sequence)', parts[1], parts[2]);
-  target := to_regclass(format('%I.%I', parts[1], parts[2]));
-  INSERT INTO lockstep.outboxes (outbox, shards) VALUES (target, create_outbox.shards);
-  RETURN target;
-END $$;
-
--- Takes an outbox away; refused while it has unpublished rows, unless forced. Behind a reader it gives up soon:
--- writers would wait behind it.
-CREATE FUNCTION drop_outbox(outbox regclass, force boolean DEFAULT false) RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '2s' AS $$
-DECLARE
-  waiting bigint;
-BEGIN
-  IF NOT EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox) THEN
-    RAISE EXCEPTION '% is not an outbox', outbox USING ERRCODE = 'wrong_object_type';
-  END IF;
-  EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', outbox);
-  EXECUTE format('SELECT count(*) FROM %s WHERE published_at IS NULL', outbox) INTO waiting;
-  IF waiting > 0 AND NOT force THEN
-    RAISE EXCEPTION '% has % unpublished rows: let the publisher drain it first, or force it', outbox, waiting
-      USING ERRCODE = 'object_not_in_prerequisite_state';
-  END IF;
-  DELETE FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox;
-  EXECUTE format('DROP TABLE %s', outbox);
-END $$;
-
--- 4. Enqueue ------------------------------------------------------------------------------------------------
+-- 3. Events -------------------------------------------------------------------------------------------------
 
 -- What is wrong with an event, or NULL. Pub/Sub's limits: a message that it would refuse must not
 -- get into the outbox.
@@ -241,8 +195,8 @@ DECLARE
   bytes bigint := 0;
   fault text;
 BEGIN
-  IF topic IS NULL OR topic !~ '^[a-z0-9.-]{1,127}$' THEN
-    RETURN format('topic %L is not made of a-z, 0-9, "." and "-", or is longer than 127', topic);
+  IF topic IS NULL OR length(topic) > 127 OR topic !~ '^[a-z0-9.-]+$' THEN
+    RETURN format('topic %L is not made of a-z, 0-9, "." and "-", or is longer than 127', left(topic, 200));
   ELSIF event_type IS NULL OR length(event_type) > 255
         OR event_type !~ '^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$' THEN
     RETURN format('event type %L is not a name as in protobuf', left(event_type, 100));
@@ -251,7 +205,7 @@ BEGIN
   ELSIF coalesce(octet_length(aggregate_type), 0) NOT BETWEEN 1 AND 1024 THEN
     RETURN 'the aggregate type must have 1 to 1024 bytes';
   ELSIF version IS NULL OR version < 1 THEN
-    RETURN 'versions start at 1';
+    RETURN 'the version must be 1 or more';
   ELSIF version > 9000000000000000000 THEN
     RETURN format('version %s is too near the end of bigint for others to follow it', version);
   ELSIF occurred_at NOT BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00' THEN
@@ -292,7 +246,396 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Puts an event into an outbox, in the caller's transaction; answers its sequence. A repeated
+-- Answers the sequence of an event that has just been inserted, if it may stay; else refuses it, and with it the
+-- statement. The trigger of an outbox asks it only about those events that are not plainly in order.
+CREATE FUNCTION admit(outbox regclass, sequence bigint, topic text, aggregate_type text, aggregate_id text, event_type text,
+                      version bigint, payload bytea, tenant_id text, content_type text, attributes jsonb,
+                      traceparent text, tracestate text, occurred_at timestamptz, target_space text)
+RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  fault   text := lockstep.event_fault(topic, aggregate_type, aggregate_id, event_type, version, payload, tenant_id,
+                                       content_type, attributes, traceparent, tracestate, occurred_at);
+  next    bigint;  -- the sequence of the next higher version
+  highest bigint;
+BEGIN
+  IF fault IS NULL AND octet_length(target_space) NOT BETWEEN 1 AND 1024 THEN
+    fault := 'the target space must have 1 to 1024 bytes';
+  END IF;
+  IF fault IS NOT NULL THEN
+    RAISE EXCEPTION '% takes no such event: %', outbox, fault USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  EXECUTE format('SELECT t.sequence FROM %s t WHERE t.aggregate_id = $1 AND t.aggregate_type = $2 '
+                 'AND t.tenant_id IS NOT DISTINCT FROM $3 AND t.version >= $4 AND t.sequence <> $5 '
+                 'ORDER BY t.version LIMIT 1', outbox)
+    INTO next USING aggregate_id, aggregate_type, tenant_id, version, sequence;
+  IF next < sequence THEN
+    EXECUTE format('SELECT max(t.version) FROM %s t WHERE t.aggregate_id = $1 AND t.aggregate_type = $2 '
+                   'AND t.tenant_id IS NOT DISTINCT FROM $3 AND t.sequence < $4', outbox)
+      INTO highest USING aggregate_id, aggregate_type, tenant_id, sequence;
+    RAISE EXCEPTION 'version % of % "%" is not above %, the highest that % holds',
+      version, aggregate_type, aggregate_id, highest, outbox USING ERRCODE = 'unique_violation';
+  END IF;
+  RETURN sequence;
+END $$;
+
+-- 4. An outbox ----------------------------------------------------------------------------------------------
+
+-- The functions that an outbox has of its own, for their statements are planned once in a session. They are called
+-- in everybody's transactions, so they bring the settings with them under which a plan that was made for a small
+-- table serves a large one.
+CREATE FUNCTION create_outbox_functions(outbox regclass) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  settings constant text := 'SET search_path = pg_catalog, pg_temp SET enable_seqscan = off';
+  events    text := (SELECT format('%I.%I', n.nspname, c.relname)
+                     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox);
+  pending   text := lockstep.part(outbox, 'pending');
+  leases    text := lockstep.part(outbox, 'leases');
+  published text := lockstep.part(outbox, 'published');
+  inserted  text := lockstep.part(outbox, 'inserted');
+  deleted   text := lockstep.part(outbox, 'deleted');
+  emptied   text := lockstep.part(outbox, 'emptied');
+BEGIN
+  -- All that an INSERT is besides its rows: they are checked, queued and told of. With the owner's rights: who may
+  -- insert need not be able to touch the queue. What is plainly in order is found so by the conditions here, and
+  -- everything else, in words, by lockstep.admit: as ten CHECK constraints they cost more than all the rest.
+  -- An aggregate's versions rise with its sequences if each event's next higher version has a higher sequence: one
+  -- look at an index, however many of them come in one statement.
+  EXECUTE format($function$
+    CREATE FUNCTION %1$s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %2$s AS $body$
+    DECLARE
+      shards int;
+    BEGIN
+      INSERT INTO %3$s (sequence, aggregate_hash, version)
+      SELECT CASE WHEN length(r.topic) < 128 AND r.topic ~ '^[a-z0-9.-]+$'
+                   AND length(r.event_type) < 256
+                   AND r.event_type ~ '^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$'
+                   AND octet_length(r.aggregate_id) BETWEEN 1 AND 1024 AND octet_length(r.aggregate_type) BETWEEN 1 AND 1024
+                   AND r.version BETWEEN 1 AND 9000000000000000000
+                   AND r.occurred_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+                   AND r.content_type IN ('application/protobuf', 'application/json') AND r.attributes = '{}'
+                   AND octet_length(r.payload) < 9000000
+                   AND (r.tenant_id IS NULL OR octet_length(r.tenant_id) <= 1024)
+                   AND (r.traceparent IS NULL OR octet_length(r.traceparent) <= 1024)
+                   AND (r.tracestate IS NULL OR octet_length(r.tracestate) <= 1024)
+                   AND r.target_space IS NULL
+                   AND coalesce((SELECT t.sequence FROM %4$s t
+                                 WHERE t.aggregate_id = r.aggregate_id AND t.version > r.version
+                                   AND t.aggregate_type = r.aggregate_type AND t.tenant_id IS NOT DISTINCT FROM r.tenant_id
+                                 ORDER BY t.version LIMIT 1), 9223372036854775807) > r.sequence
+             THEN r.sequence
+             ELSE lockstep.admit(TG_RELID, r.sequence, r.topic, r.aggregate_type, r.aggregate_id, r.event_type, r.version,
+                                 r.payload, r.tenant_id, r.content_type, r.attributes, r.traceparent, r.tracestate,
+                                 r.occurred_at, r.target_space)
+             END,
+             lockstep.aggregate_hash(r.aggregate_id, r.aggregate_type, r.tenant_id), r.version
+      FROM inserted r;
+      -- An event that a crash could erase must not be published.
+      IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+      END IF;
+      -- NOTIFY takes a database-wide lock at commit, so it is sent to a sleeper only. A sleeping owner
+      -- holds this lock exclusively. Holding it shared, until the transaction ends, keeps an owner that is
+      -- awake from falling asleep before it has seen this row.
+      SELECT o.shards INTO shards FROM lockstep.outboxes o WHERE o.outbox = TG_RELID;
+      IF shards = 1 THEN
+        IF NOT pg_try_advisory_xact_lock_shared(lockstep.lock_key('wake', TG_RELID, 0)) THEN
+          PERFORM pg_notify(lockstep.wake_channel(TG_RELID), '0');
+        END IF;
+      ELSE
+        PERFORM pg_notify(lockstep.wake_channel(TG_RELID), d.shard::text)
+        FROM (SELECT DISTINCT lockstep.shard_of(r.aggregate_id, shards) AS shard FROM inserted r) d
+        WHERE NOT pg_try_advisory_xact_lock_shared(lockstep.lock_key('wake', TG_RELID, d.shard));
+      END IF;
+      RETURN NULL;
+    END $body$ $function$, inserted, settings, pending, events);
+  EXECUTE format('CREATE TRIGGER lockstep_inserted AFTER INSERT ON %s REFERENCING NEW TABLE AS inserted '
+                 'FOR EACH STATEMENT EXECUTE FUNCTION %s()', events, inserted);
+
+  -- An event that is deleted, by the cleaner or by hand, takes with it what became of it.
+  EXECUTE format($function$
+    CREATE FUNCTION %1$s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %2$s SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
+    BEGIN
+      DELETE FROM %3$s p USING deleted d
+      WHERE p.aggregate_hash = lockstep.aggregate_hash(d.aggregate_id, d.aggregate_type, d.tenant_id)
+        AND p.version = d.version AND p.sequence = d.sequence;
+      DELETE FROM %4$s p USING deleted d WHERE p.sequence = d.sequence;
+      RETURN NULL;
+    END $body$ $function$, deleted, settings, pending, published);
+  EXECUTE format('CREATE TRIGGER lockstep_deleted AFTER DELETE ON %s REFERENCING OLD TABLE AS deleted '
+                 'FOR EACH STATEMENT EXECUTE FUNCTION %s()', events, deleted);
+  EXECUTE format($function$
+    CREATE FUNCTION %1$s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %2$s AS $body$
+    BEGIN
+      TRUNCATE %3$s, %4$s, %5$s;
+      RETURN NULL;
+    END $body$ $function$, emptied, settings, pending, published, leases);
+  EXECUTE format('CREATE TRIGGER lockstep_emptied AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()', events, emptied);
+  -- Whoever could put them on a table of his own could write into the queue.
+  EXECUTE format('REVOKE ALL ON FUNCTION %s(), %s(), %s() FROM PUBLIC', inserted, deleted, emptied);
+
+  -- For a claim, which has locked `candidates` by now: what has happened to leases since it began. A claim sees the
+  -- leases of its beginning (`seen`: those that count, `mine` among them), and locks rows that another claim may have let
+  -- go of a moment ago, under a lease that it can't see. This function can: its statements are later than those locks.
+  -- `busy`: rows that are another's after all. `lapsed`: rows of leases that were over, and are no more: whoever is
+  -- marking rows under one holds it, and keeps it. That there was a claim is noted in those rows that the caller does not
+  -- have itself.
+  EXECUTE format($function$
+    CREATE FUNCTION %1$s(since timestamptz, seen uuid[], mine uuid[], ttl interval, candidates bigint[],
+                         OUT busy bigint[], OUT lapsed bigint[]) LANGUAGE plpgsql STRICT %2$s SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
+    BEGIN
+      PERFORM FROM %3$s l WHERE l.claimed_at >= since AND l.token <> ALL (seen);
+      IF NOT FOUND THEN RETURN; END IF;
+      WITH over AS (
+        DELETE FROM %3$s WHERE token = ANY (ARRAY(
+          SELECT l.token FROM %3$s l
+          WHERE l.claimed_at >= since AND l.token <> ALL (seen) AND l.token <> ALL (mine)
+            AND (l.locked_at <= statement_timestamp() - ttl OR l.locked_at > statement_timestamp() + ttl)
+          FOR UPDATE SKIP LOCKED))
+        RETURNING sequences, locked_at),
+      rows AS MATERIALIZED (SELECT s.sequence, o.locked_at FROM over o, unnest(o.sequences) s(sequence)),
+      noted AS (
+        UPDATE %4$s t SET locked_at = r.locked_at
+        FROM rows r JOIN %5$s e ON e.sequence = r.sequence
+        WHERE t.aggregate_hash = lockstep.aggregate_hash(e.aggregate_id, e.aggregate_type, e.tenant_id)
+          AND t.version = e.version AND t.sequence = ANY (ARRAY(
+            SELECT p.sequence FROM %4$s p
+            WHERE p.aggregate_hash = lockstep.aggregate_hash(e.aggregate_id, e.aggregate_type, e.tenant_id)
+              AND p.version = e.version AND p.sequence = r.sequence AND p.sequence <> ALL (candidates)
+            FOR UPDATE SKIP LOCKED)))
+      SELECT array_agg(r.sequence) INTO lapsed FROM rows r;
+      SELECT array_agg(s.sequence) INTO busy FROM %3$s l, unnest(l.sequences) s(sequence)
+      WHERE l.claimed_at >= since AND l.token <> ALL (seen);
+    END $body$ $function$, lockstep.part(outbox, 'changed_leases'), settings, leases, pending, events);
+
+  -- These two are called by lockstep.enqueue and lockstep.enqueue_many alone, under their settings.
+  EXECUTE format($function$
+    CREATE FUNCTION %1$s(topic text, aggregate_type text, aggregate_id text, event_type text, version bigint, payload bytea,
+                         event_id uuid, tenant_id text, schema_version int, content_type text, attributes jsonb,
+                         traceparent text, tracestate text, occurred_at timestamptz, target_space text)
+    RETURNS bigint LANGUAGE plpgsql AS $body$
+    #variable_conflict use_column
+    DECLARE
+      result bigint;
+    BEGIN
+      -- Any conflict, not only that of the event's id: of a repeated event whose first transaction is about to
+      -- commit, whichever index is looked at first finds it.
+      INSERT INTO %2$s AS t (topic, aggregate_type, aggregate_id, event_type, version, payload, event_id, tenant_id,
+                             schema_version, content_type, attributes, traceparent, tracestate, occurred_at, target_space)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+      ON CONFLICT DO NOTHING
+      RETURNING t.sequence INTO result;
+      IF result IS NULL THEN
+        EXECUTE format('SELECT t.sequence FROM %%s t WHERE t.event_id = $1', %3$L) INTO result USING $7;
+      END IF;
+      IF result IS NULL THEN  -- the version is taken
+        result := lockstep.admit(%3$L, 9223372036854775807, $1, $2, $3, $4, $5, $6, $8, $10, $11, $12, $13, $14, $15);
+      END IF;
+      RETURN result;
+    END $body$ $function$, lockstep.part(outbox, 'enqueue'), events, events);
+
+  EXECUTE format($function$
+    CREATE FUNCTION %1$s(topics text[], aggregate_types text[], aggregate_ids text[], event_types text[], versions bigint[],
+                         payloads bytea[], event_ids uuid[], tenant_ids text[], schema_versions int[], content_types text[],
+                         attributes jsonb[], traceparents text[], tracestates text[], occurred_at timestamptz[],
+                         target_spaces text[])
+    RETURNS bigint[] LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $body$
+    #variable_conflict use_column
+    DECLARE
+      result  bigint[];
+      missing int;
+    BEGIN
+      INSERT INTO %3$s (topic, aggregate_type, aggregate_id, event_type, version, payload, event_id, tenant_id,
+                        schema_version, content_type, attributes, traceparent, tracestate, occurred_at, target_space)
+      SELECT r.c1, r.c2, r.c3, r.c4, r.c5, r.c6, r.c7, r.c8, coalesce(r.c9, 1), coalesce(r.c10, 'application/protobuf'),
+             coalesce(r.c11, '{}'), r.c12, r.c13, coalesce(r.c14, now()), r.c15
+      FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+           AS r(c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15)
+      ON CONFLICT DO NOTHING;
+      SELECT array_agg(t.sequence ORDER BY r.n), min(r.n) FILTER (WHERE t.sequence IS NULL) INTO result, missing
+      FROM unnest($7) WITH ORDINALITY r(event_id, n) LEFT JOIN %3$s t ON t.event_id = r.event_id;
+      IF missing IS NOT NULL THEN  -- the version is taken
+        PERFORM lockstep.admit(%4$L, 9223372036854775807, $1[missing], $2[missing], $3[missing], $4[missing], $5[missing], $6[missing],
+                               $8[missing], coalesce($10[missing], 'application/protobuf'), coalesce($11[missing], '{}'),
+                               $12[missing], $13[missing], coalesce($14[missing], now()), $15[missing]);
+      END IF;
+      RETURN result;
+    END $body$ $function$, lockstep.part(outbox, 'enqueue_many'), settings, events, events);
+END $$;
+
+-- Makes an outbox, and its schema if need be. One that exists is left as it is.
+CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1, dedup_window interval DEFAULT NULL) RETURNS regclass
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  parts  text[] := parse_ident(name);
+  target regclass;
+BEGIN
+  IF coalesce(array_length(parts, 1), 0) <> 2 THEN
+    RAISE EXCEPTION 'name the outbox with its schema, as in catalog.video_outbox (got "%")', name
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  IF octet_length(parts[2]) > 48 THEN
+    RAISE EXCEPTION 'the name of an outbox has at most 48 bytes: the tables beside it are named after it (got "%")', parts[2]
+      USING ERRCODE = 'name_too_long';
+  END IF;
+  -- Two that make the same one at once: the second finds it made.
+  PERFORM pg_advisory_xact_lock(hashtextextended('lockstep.create.' || array_to_string(parts, '.'), 0));
+  target := to_regclass(format('%I.%I', parts[1], parts[2]));
+  IF target IS NOT NULL THEN
+    IF EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = target) THEN
+      RETURN target;
+    END IF;
+    RAISE EXCEPTION '% exists and is not an outbox', name USING ERRCODE = 'duplicate_table';
+  END IF;
+  IF to_regnamespace(quote_ident(parts[1])) IS NULL THEN
+    EXECUTE format('CREATE SCHEMA %I', parts[1]);
+  END IF;
+  -- The versions' index begins with what tells aggregates apart, and serves the look for a higher version.
+  EXECUTE format($table$
+    CREATE TABLE %I.%I (
+      sequence       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      event_id       uuid NOT NULL UNIQUE DEFAULT lockstep.new_event_id(),
+      tenant_id      text,
+      topic          text NOT NULL,
+      aggregate_type text NOT NULL,
+      aggregate_id   text NOT NULL,
+      event_type     text NOT NULL,
+      version        bigint NOT NULL,
+      schema_version int NOT NULL DEFAULT 1,
+      payload        bytea NOT NULL,
+      content_type   text NOT NULL DEFAULT 'application/protobuf',
+      attributes     jsonb NOT NULL DEFAULT '{}',
+      traceparent    text,
+      tracestate     text,
+      occurred_at    timestamptz NOT NULL DEFAULT now(),
+      created_at     timestamptz NOT NULL DEFAULT now(),
+      -- Content dedup, where the outbox has a dedup_window: the same payload is sent to a space once.
+      target_space   text,
+      payload_sha    bytea GENERATED ALWAYS AS (CASE WHEN target_space IS NOT NULL THEN sha256(payload) END) STORED,
+      UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id)
+    ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)
+    $table$, parts[1], parts[2]);
+  target := to_regclass(format('%I.%I', parts[1], parts[2]));
+  -- One index is the claim's order; the other finds the earlier versions of an aggregate, and a row by its event. Rows
+  -- come and go, so it is vacuumed by number, not by share.
+  EXECUTE format($table$
+    CREATE TABLE %1$s (
+      sequence       bigint NOT NULL,
+      aggregate_hash bigint NOT NULL,
+      version        bigint NOT NULL,
+      available_at   timestamptz NOT NULL DEFAULT now(),
+      attempts       int NOT NULL DEFAULT 0,
+      locked_at      timestamptz,  -- when it was claimed last, if that led to nothing
+      last_error     text,
+      error_code     text,
+      taken_by       jsonb,  -- of several routes: those that have it, with their message ids
+      dead_at        timestamptz,
+      quarantined_at timestamptz,
+      PRIMARY KEY (aggregate_hash, version, sequence),
+      -- The claim looks at available_at alone. One constraint, for each is read anew by every statement that inserts.
+      CONSTRAINT state_can_be CHECK (attempts >= 0
+        AND ((dead_at IS NULL AND quarantined_at IS NULL) OR available_at = 'infinity'))
+    ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_insert_scale_factor = 0,
+            autovacuum_vacuum_insert_threshold = 100000, autovacuum_analyze_scale_factor = 0.2) $table$, lockstep.part(target, 'pending'));
+  EXECUTE format('CREATE INDEX ON %s (available_at, sequence)', lockstep.part(target, 'pending'));
+  -- A row is leased while its sequence is in the row of a claim. `claimed_at` stays when a lease is renewed: no row is
+  -- claimed before it is available, so a claim that looks from a time on need not know the leases from before it.
+  EXECUTE format($table$
+    CREATE TABLE %1$s (
+      token      uuid PRIMARY KEY,
+      owner      text NOT NULL,
+      claimed_at timestamptz NOT NULL,
+      locked_at  timestamptz NOT NULL,
+      sequences  bigint[] NOT NULL
+    ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000) $table$, lockstep.part(target, 'leases'));
+  EXECUTE format('CREATE INDEX ON %s (claimed_at)', lockstep.part(target, 'leases'));
+  EXECUTE format($table$
+    CREATE TABLE %1$s (
+      sequence     bigint PRIMARY KEY,
+      published_at timestamptz NOT NULL,
+      attempts     int NOT NULL,
+      message_id   text,
+      taken_by     jsonb
+    ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05) $table$, lockstep.part(target, 'published'));
+  EXECUTE format('CREATE INDEX ON %s (published_at)', lockstep.part(target, 'published'));
+  -- With its reader's rights, which is why it has no payload: who looks may not read that.
+  EXECUTE format($view$
+    CREATE VIEW %1$s WITH (security_invoker) AS
+    SELECT e.sequence, e.event_id, e.tenant_id, e.topic, e.aggregate_type, e.aggregate_id, e.event_type, e.version,
+           e.schema_version, e.content_type, e.attributes, e.traceparent, e.tracestate, e.occurred_at, e.created_at,
+           e.target_space, e.payload_sha,
+           b.published_at, b.message_id, coalesce(p.attempts, b.attempts, 0) AS attempts, p.available_at,
+           l.token AS lock_token, l.owner AS locked_by, coalesce(l.locked_at, p.locked_at) AS locked_at,
+           p.last_error, p.error_code, coalesce(p.taken_by, b.taken_by, '{}') AS taken_by, p.dead_at, p.quarantined_at
+    FROM %2$s e
+    LEFT JOIN %3$s p ON p.aggregate_hash = lockstep.aggregate_hash(e.aggregate_id, e.aggregate_type, e.tenant_id)
+                    AND p.version = e.version AND p.sequence = e.sequence
+    LEFT JOIN %4$s b ON b.sequence = e.sequence
+    LEFT JOIN LATERAL (
+      SELECT l.token, l.owner, l.locked_at FROM %5$s l WHERE p.sequence = ANY (l.sequences) ORDER BY l.claimed_at DESC LIMIT 1
+    ) l ON p.sequence IS NOT NULL $view$,
+    lockstep.part(target, 'status'), target, lockstep.part(target, 'pending'), lockstep.part(target, 'published'),
+    lockstep.part(target, 'leases'));
+  PERFORM lockstep.create_outbox_functions(target);
+  INSERT INTO lockstep.outboxes (outbox, shards, dedup_window, hash_probe, enqueue)
+  VALUES (target, create_outbox.shards, create_outbox.dedup_window, lockstep.hash_probe(),
+          format('SELECT %s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)', lockstep.part(target, 'enqueue')));
+  RETURN target;
+END $$;
+
+-- Content dedup from now on, for so long; NULL = no longer. Rows say by target_space whether it is for them.
+CREATE FUNCTION set_dedup_window(outbox regclass, dedup_window interval) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  UPDATE lockstep.outboxes o SET dedup_window = set_dedup_window.dedup_window WHERE o.outbox = set_dedup_window.outbox;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION '% is not an outbox', outbox USING ERRCODE = 'wrong_object_type';
+  END IF;
+END $$;
+
+-- Takes an outbox away; refused while it has unpublished rows, unless forced. Behind a reader it gives up soon:
+-- writers would wait behind it.
+CREATE FUNCTION drop_outbox(outbox regclass, force boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '2s' AS $$
+DECLARE
+  pending text := lockstep.part(outbox, 'pending');
+  own     text[];
+  part    text;
+  waiting bigint;
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox) THEN
+    RAISE EXCEPTION '% is not an outbox', outbox USING ERRCODE = 'wrong_object_type';
+  END IF;
+  EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', outbox);
+  EXECUTE format('SELECT count(*) FROM %s', pending) INTO waiting;
+  IF waiting > 0 AND NOT force THEN
+    RAISE EXCEPTION '% has % unpublished rows: let the publisher drain it first, or force it', outbox, waiting
+      USING ERRCODE = 'object_not_in_prerequisite_state';
+  END IF;
+  DELETE FROM lockstep.outboxes o WHERE o.outbox = drop_outbox.outbox;
+  own := ARRAY(SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_class c ON p.pronamespace = c.relnamespace
+               WHERE c.oid = outbox AND p.proname = ANY (ARRAY[
+                 c.relname || '_inserted', c.relname || '_deleted', c.relname || '_emptied', c.relname || '_changed_leases',
+                 c.relname || '_enqueue', c.relname || '_enqueue_many']));
+  EXECUTE format('DROP VIEW %s', lockstep.part(outbox, 'status'));
+  EXECUTE format('DROP TABLE %s, %s, %s, %s', pending, lockstep.part(outbox, 'leases'), lockstep.part(outbox, 'published'), outbox);
+  FOREACH part IN ARRAY own LOOP
+    EXECUTE format('DROP FUNCTION %s', part);
+  END LOOP;
+END $$;
+
+-- Makes the queue's hashes anew, where a server hashes otherwise than the one that made them: another version of Postgres,
+-- another machine. Nothing is claimed meanwhile; the publisher says when it is needed.
+CREATE FUNCTION rehash(outbox regclass) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  EXECUTE format('LOCK TABLE %s IN EXCLUSIVE MODE', lockstep.part(outbox, 'pending'));
+  EXECUTE format('UPDATE %s p SET aggregate_hash = lockstep.aggregate_hash(e.aggregate_id, e.aggregate_type, e.tenant_id) '
+                 'FROM %s e WHERE e.sequence = p.sequence', lockstep.part(outbox, 'pending'), outbox);
+  UPDATE lockstep.outboxes o SET hash_probe = lockstep.hash_probe() WHERE o.outbox = rehash.outbox;
+END $$;
+
+-- 5. Enqueue ------------------------------------------------------------------------------------------------
+
+-- Puts an event into an outbox, in the caller's transaction, as an INSERT does; answers its sequence. A repeated
 -- event_id changes nothing and answers the first one's.
 CREATE FUNCTION enqueue(outbox regclass, topic text, aggregate_type text, aggregate_id text,
                         event_type text, version bigint, payload bytea,
@@ -300,65 +643,86 @@ CREATE FUNCTION enqueue(outbox regclass, topic text, aggregate_type text, aggreg
                         schema_version int DEFAULT 1,
                         content_type text DEFAULT 'application/protobuf',
                         attributes jsonb DEFAULT '{}', traceparent text DEFAULT NULL,
-                        tracestate text DEFAULT NULL, occurred_at timestamptz DEFAULT now())
+                        tracestate text DEFAULT NULL, occurred_at timestamptz DEFAULT now(),
+                        target_space text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  same_tenant text := CASE WHEN tenant_id IS NULL THEN 't.tenant_id IS NULL' ELSE 't.tenant_id = $3' END;
-  fault   text;
-  result  bigint;
-  highest bigint;
-  shard   int;
+  call   text;
+  fault  text;
+  result bigint;
 BEGIN
-  SELECT lockstep.shard_of(enqueue.aggregate_id, o.shards) INTO shard
-    FROM lockstep.outboxes o WHERE o.outbox = enqueue.outbox;
+  SELECT o.enqueue INTO call FROM lockstep.outboxes o WHERE o.outbox = enqueue.outbox;
   IF NOT FOUND THEN
     RAISE EXCEPTION '% is not an outbox: make one with lockstep.create_outbox(''schema.name'')', outbox
       USING ERRCODE = 'wrong_object_type';
   END IF;
-  fault := lockstep.event_fault(topic, aggregate_type, aggregate_id, event_type, version, payload, tenant_id,
-                                content_type, attributes, traceparent, tracestate, occurred_at);
-  IF fault IS NOT NULL THEN
-    RAISE EXCEPTION 'lockstep.enqueue: %', fault USING ERRCODE = 'invalid_parameter_value';
+  IF num_nulls(topic, aggregate_type, aggregate_id, event_type, version, payload, content_type, attributes) > 0 THEN
+    fault := lockstep.event_fault(topic, aggregate_type, aggregate_id, event_type, version, payload, tenant_id,
+                                  content_type, attributes, traceparent, tracestate, occurred_at);
+    RAISE EXCEPTION '% takes no such event: %', outbox, fault USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  event_id := coalesce(event_id, lockstep.new_event_id());
-  -- Any conflict, not only that of the event's id: of a repeated event whose first transaction is about to
-  -- commit, whichever index is looked at first finds it.
-  EXECUTE format($insert$
-    INSERT INTO %1$s AS t (event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version,
-                           schema_version, payload, content_type, attributes, traceparent, tracestate, occurred_at)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
-    WHERE NOT EXISTS (SELECT 1 FROM %1$s t WHERE %2$s AND t.aggregate_type = $4 AND t.aggregate_id = $5
-                                             AND t.version >= $7)
-    ON CONFLICT DO NOTHING
-    RETURNING sequence $insert$, outbox, same_tenant)
-    INTO result
-    USING event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
-          content_type, attributes, traceparent, tracestate, coalesce(occurred_at, now());
-  IF result IS NULL THEN
-    EXECUTE format('SELECT t.sequence FROM %s t WHERE t.event_id = $1', outbox) INTO result USING event_id;
-    IF result IS NOT NULL THEN
-      RETURN result;
-    END IF;
-    EXECUTE format('SELECT max(t.version) FROM %s t WHERE %s AND t.aggregate_type = $1 AND t.aggregate_id = $2',
-                   outbox, same_tenant)
-      INTO highest USING aggregate_type, aggregate_id, tenant_id;
-    RAISE EXCEPTION 'lockstep.enqueue: version % of % "%" is not above %, the highest that % holds',
-      version, aggregate_type, aggregate_id, highest, outbox USING ERRCODE = 'unique_violation';
-  END IF;
-  -- An event that a crash could erase must not be published.
-  IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  -- NOTIFY takes a database-wide lock at commit, so it is sent to a sleeper only. A sleeping owner
-  -- holds this lock exclusively. Holding it shared, until the transaction ends, keeps an owner that is
-  -- awake from falling asleep before it has seen this row.
-  IF NOT pg_try_advisory_xact_lock_shared(lockstep.lock_key('wake', outbox, shard)) THEN
-    PERFORM pg_notify(lockstep.wake_channel(outbox), shard::text);
-  END IF;
+  EXECUTE call INTO result
+    USING topic, aggregate_type, aggregate_id, event_type, version, payload, coalesce(event_id, lockstep.new_event_id()),
+          tenant_id, coalesce(schema_version, 1), content_type, attributes, traceparent, tracestate,
+          coalesce(occurred_at, now()), target_space;
   RETURN result;
 END $$;
 
--- 5. Rows ---------------------------------------------------------------------------------------------------
+-- The same with a payload of JSON. (Its topic is a varchar, so that a payload whose type the caller does not say goes
+-- to the function above.)
+CREATE FUNCTION enqueue(outbox regclass, topic varchar, aggregate_type text, aggregate_id text,
+                        event_type text, version bigint, payload jsonb,
+                        event_id uuid DEFAULT NULL, tenant_id text DEFAULT NULL,
+                        schema_version int DEFAULT 1,
+                        content_type text DEFAULT 'application/json',
+                        attributes jsonb DEFAULT '{}', traceparent text DEFAULT NULL,
+                        tracestate text DEFAULT NULL, occurred_at timestamptz DEFAULT now(),
+                        target_space text DEFAULT NULL)
+RETURNS bigint LANGUAGE sql
+RETURN lockstep.enqueue(outbox, topic::text, aggregate_type, aggregate_id, event_type, version, convert_to(payload::text, 'UTF8'),
+                        event_id, tenant_id, schema_version, content_type, attributes, traceparent, tracestate, occurred_at,
+                        target_space);
+
+-- Puts events into an outbox, the n-th of each array making one, and answers their sequences in that order. As enqueue
+-- does each; an array that is NULL, and a NULL in one that may be, stand for enqueue's default.
+CREATE FUNCTION enqueue_many(outbox regclass, topics text[], aggregate_types text[], aggregate_ids text[],
+                             event_types text[], versions bigint[], payloads bytea[],
+                             event_ids uuid[] DEFAULT NULL, tenant_ids text[] DEFAULT NULL,
+                             schema_versions int[] DEFAULT NULL, content_types text[] DEFAULT NULL,
+                             attributes jsonb[] DEFAULT NULL, traceparents text[] DEFAULT NULL,
+                             tracestates text[] DEFAULT NULL, occurred_at timestamptz[] DEFAULT NULL,
+                             target_spaces text[] DEFAULT NULL)
+RETURNS bigint[] LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  events constant int := coalesce(cardinality(versions), -1);
+  result bigint[];
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM lockstep.outboxes o WHERE o.outbox = enqueue_many.outbox) THEN
+    RAISE EXCEPTION '% is not an outbox: make one with lockstep.create_outbox(''schema.name'')', outbox
+      USING ERRCODE = 'wrong_object_type';
+  END IF;
+  IF EXISTS (SELECT FROM unnest(ARRAY[cardinality(topics), cardinality(aggregate_types), cardinality(aggregate_ids),
+                                      cardinality(event_types), cardinality(payloads), coalesce(cardinality(event_ids), events),
+                                      coalesce(cardinality(tenant_ids), events), coalesce(cardinality(schema_versions), events),
+                                      coalesce(cardinality(content_types), events), coalesce(cardinality(attributes), events),
+                                      coalesce(cardinality(traceparents), events), coalesce(cardinality(tracestates), events),
+                                      coalesce(cardinality(occurred_at), events), coalesce(cardinality(target_spaces), events)]) n
+             WHERE n IS DISTINCT FROM events) THEN
+    RAISE EXCEPTION 'lockstep.enqueue_many: the arrays differ in length' USING ERRCODE = 'array_subscript_error';
+  END IF;
+  IF events = 0 THEN
+    RETURN '{}';
+  END IF;
+  EXECUTE format('SELECT %s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)', lockstep.part(outbox, 'enqueue_many'))
+    INTO result
+    USING topics, aggregate_types, aggregate_ids, event_types, versions, payloads,
+          ARRAY(SELECT coalesce(e.id, lockstep.new_event_id())
+                FROM unnest(coalesce(event_ids, array_fill(NULL::uuid, ARRAY[events]))) WITH ORDINALITY e(id, n) ORDER BY e.n),
+          tenant_ids, schema_versions, content_types, attributes, traceparents, tracestates, occurred_at, target_spaces;
+  RETURN result;
+END $$;
+
+-- 6. Rows ---------------------------------------------------------------------------------------------------
 
 -- The rows behind a blocker that is gone (published, replayed, deleted, skipped) become available: the
 -- safety net behind what the relay releases itself. Answers how many.
@@ -369,61 +733,69 @@ DECLARE
 BEGIN
   EXECUTE format($update$
     WITH held AS (
-      SELECT DISTINCT tenant_id, aggregate_type, aggregate_id FROM %1$s
-      WHERE published_at IS NULL AND available_at = 'infinity' AND dead_at IS NULL AND quarantined_at IS NULL),
+      SELECT DISTINCT aggregate_hash FROM %1$s
+      WHERE available_at = 'infinity' AND dead_at IS NULL AND quarantined_at IS NULL),
     free AS (
-      SELECT h.* FROM held h WHERE NOT EXISTS (
-        SELECT 1 FROM %1$s b WHERE b.published_at IS NULL AND b.aggregate_id = h.aggregate_id
-           AND b.aggregate_type = h.aggregate_type AND b.tenant_id IS NOT DISTINCT FROM h.tenant_id
+      SELECT h.aggregate_hash FROM held h WHERE NOT EXISTS (
+        SELECT 1 FROM %1$s b WHERE b.aggregate_hash = h.aggregate_hash
            AND (b.available_at < 'infinity' OR b.quarantined_at IS NOT NULL OR (b.dead_at IS NOT NULL AND $1))))
     UPDATE %1$s t SET available_at = now() FROM free f
-    WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NULL AND t.quarantined_at IS NULL
-      AND t.aggregate_id = f.aggregate_id AND t.aggregate_type = f.aggregate_type
-      AND t.tenant_id IS NOT DISTINCT FROM f.tenant_id $update$, outbox) USING dead_blocks;
+    WHERE t.aggregate_hash = f.aggregate_hash AND t.available_at = 'infinity' AND t.dead_at IS NULL
+      AND t.quarantined_at IS NULL $update$, lockstep.part(outbox, 'pending')) USING dead_blocks;
   GET DIAGNOSTICS released = ROW_COUNT;
   RETURN released;
 END $$;
 
 -- What lockstepctl does to rows by hand, with an audit entry each. Answers how many rows changed.
+--
+-- A row that somebody is at is taken from him. In three steps: whoever is marking rows holds their lease and then wants
+-- the rows, so the leases come first; a claim that was under way holds rows and has a lease when they are let go, so
+-- what is taken from leases comes last.
 CREATE FUNCTION change_rows(outbox regclass, sequences bigint[], action text, actor text, note text,
                             changes text, condition text) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  changed bigint;
+  pending text := lockstep.part(outbox, 'pending');
+  leases  text := lockstep.part(outbox, 'leases');
+  changed bigint[];
 BEGIN
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %s WHERE sequences && $1 FOR UPDATE) l', leases) USING sequences;
   EXECUTE format($update$
-    WITH changed AS (
-      UPDATE %1$s t SET %2$s WHERE t.sequence = ANY ($1) AND t.published_at IS NULL AND %3$s
-      RETURNING t.sequence, t.event_id, t.tenant_id, t.aggregate_type, t.aggregate_id, t.available_at),
+    WITH target AS (
+      SELECT e.sequence, e.event_id, e.version, lockstep.aggregate_hash(e.aggregate_id, e.aggregate_type, e.tenant_id) AS aggregate_hash
+      FROM %1$s e WHERE e.sequence = ANY ($1)),
+    changed AS (
+      UPDATE %2$s t SET %3$s FROM target e
+      WHERE t.aggregate_hash = e.aggregate_hash AND t.version = e.version AND t.sequence = e.sequence AND %4$s
+      RETURNING t.sequence, e.event_id, t.aggregate_hash, t.available_at),
     audited AS (
       INSERT INTO lockstep.outbox_audit (actor, action, outbox, sequence, event_id, note)
       SELECT $2, $3, $4, sequence, event_id, $5 FROM changed),
     followers AS (
-      UPDATE %1$s t SET available_at = now()
-      FROM (SELECT DISTINCT tenant_id, aggregate_type, aggregate_id FROM changed WHERE available_at < 'infinity') c
-      WHERE t.published_at IS NULL AND t.available_at = 'infinity' AND t.dead_at IS NULL
-        AND t.quarantined_at IS NULL AND t.sequence NOT IN (SELECT sequence FROM changed)
-        AND t.aggregate_id = c.aggregate_id AND t.aggregate_type = c.aggregate_type
-        AND t.tenant_id IS NOT DISTINCT FROM c.tenant_id)
-    SELECT count(*) FROM changed $update$, outbox, changes, condition)
+      UPDATE %2$s t SET available_at = now()
+      FROM (SELECT DISTINCT aggregate_hash FROM changed WHERE available_at < 'infinity') c
+      WHERE t.available_at = 'infinity' AND t.dead_at IS NULL AND t.quarantined_at IS NULL
+        AND t.sequence NOT IN (SELECT sequence FROM changed) AND t.aggregate_hash = c.aggregate_hash)
+    SELECT coalesce(array_agg(sequence), '{}') FROM changed $update$, outbox, pending, changes, condition)
     INTO changed USING sequences, actor, action, lockstep.outbox_name(outbox), note;
+  EXECUTE format('UPDATE %s l SET sequences = ARRAY(SELECT s FROM unnest(l.sequences) s WHERE s <> ALL ($1)) '
+                 'WHERE l.sequences && $1', leases) USING changed;
   PERFORM pg_notify(lockstep.wake_channel(outbox), '');
-  RETURN changed;
+  RETURN cardinality(changed);
 END $$;
 
 -- A dead row starts over.
 CREATE FUNCTION replay(outbox regclass, sequences bigint[], actor text, note text DEFAULT NULL)
 RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
   SELECT lockstep.change_rows(outbox, sequences, 'replay', actor, note,
-    'attempts = 0, available_at = now(), last_error = NULL, error_code = NULL, dead_at = NULL, '
-    'lock_token = NULL, locked_by = NULL', 't.dead_at IS NOT NULL AND t.quarantined_at IS NULL')
+    'attempts = 0, available_at = now(), last_error = NULL, error_code = NULL, dead_at = NULL', 't.dead_at IS NOT NULL AND t.quarantined_at IS NULL')
 $$;
 
 -- Kept from every automatic path until it is released.
 CREATE FUNCTION quarantine(outbox regclass, sequences bigint[], actor text, note text)
 RETURNS bigint LANGUAGE sql SET search_path FROM CURRENT AS $$
   SELECT lockstep.change_rows(outbox, sequences, 'quarantine', actor, note,
-    'quarantined_at = now(), available_at = ''infinity'', lock_token = NULL, locked_by = NULL',
+    'quarantined_at = now(), available_at = ''infinity''',
     't.quarantined_at IS NULL')
 $$;
 
@@ -442,7 +814,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   gone bigint;
 BEGIN
-  IF NOT has_column_privilege(session_user, clean_audit.outbox, 'attempts', 'UPDATE') THEN
+  IF NOT has_column_privilege(session_user, lockstep.part_oid(clean_audit.outbox, 'pending'), 'attempts', 'UPDATE') THEN
     RAISE EXCEPTION 'permission denied for the audit of %: its publisher cleans it', outbox USING ERRCODE = 'insufficient_privilege';
   END IF;
   DELETE FROM lockstep.outbox_audit WHERE id = ANY (ARRAY (
@@ -454,7 +826,7 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION clean_audit(regclass, interval, int) FROM PUBLIC;
 
--- 6. Rights -------------------------------------------------------------------------------------------------
+-- 7. Rights -------------------------------------------------------------------------------------------------
 
 -- The least rights that each part needs. The roles are the user's own; these functions grant to them, and
 -- revoke_rights takes everything back. Whoever calls them owns the outbox.
@@ -478,7 +850,7 @@ BEGIN
   PERFORM lockstep.grant_entry(outbox, role);
   EXECUTE format('GRANT SELECT (sequence, event_id, tenant_id, aggregate_type, aggregate_id, version), '
                  'INSERT (event_id, topic, tenant_id, aggregate_type, aggregate_id, event_type, version, '
-                 'schema_version, payload, content_type, attributes, traceparent, tracestate, occurred_at) '
+                 'schema_version, payload, content_type, attributes, traceparent, tracestate, occurred_at, target_space) '
                  'ON %s TO %s', outbox, role);
 END $$;
 
@@ -490,8 +862,14 @@ BEGIN
   EXECUTE format('GRANT SELECT, INSERT (actor, action, outbox, sequence, event_id, note, detail) '
                  'ON lockstep.outbox_audit TO %s', role);
   EXECUTE format('GRANT EXECUTE ON FUNCTION lockstep.clean_audit(regclass, interval, int) TO %s', role);
-  EXECUTE format('GRANT SELECT, DELETE, UPDATE (published_at, message_id, attempts, available_at, lock_token, '
-                 'locked_by, locked_at, last_error, error_code, dead_at) ON %s TO %s', outbox, role);
+  -- payload_sha can't be changed (it is generated): to lock a row, a right to change one of its columns is needed.
+  EXECUTE format('GRANT SELECT, DELETE, UPDATE (payload_sha) ON %s TO %s', outbox, role);
+  EXECUTE format('GRANT SELECT, DELETE, UPDATE (attempts, available_at, locked_at, last_error, error_code, taken_by, dead_at) '
+                 'ON %s TO %s', lockstep.part(outbox, 'pending'), role);
+  EXECUTE format('GRANT SELECT, INSERT, DELETE, UPDATE ON %s TO %s', lockstep.part(outbox, 'leases'), role);
+  EXECUTE format('GRANT SELECT, INSERT ON %s TO %s', lockstep.part(outbox, 'published'), role);
+  EXECUTE format('GRANT SELECT ON %s TO %s', lockstep.part(outbox, 'status'), role);
+  EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON lockstep.outbox_contents TO %s', role);
   EXECUTE format('GRANT SELECT, UPDATE (state, begun_at, ended_at, start_lsn, highest, cursor, last_events, rows_done, '
                  'rows_expected, progress_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
                  'ON lockstep.backfills TO %s', role);
@@ -507,6 +885,8 @@ BEGIN
   PERFORM lockstep.grant_entry(outbox, role);
   EXECUTE format('GRANT SELECT ON lockstep.outbox_audit, lockstep.backfills TO %s', role);
   EXECUTE format('GRANT SELECT (%s) ON %s TO %s', columns, outbox, role);
+  EXECUTE format('GRANT SELECT ON %s, %s, %s, %s TO %s', lockstep.part(outbox, 'pending'), lockstep.part(outbox, 'leases'),
+                 lockstep.part(outbox, 'published'), lockstep.part(outbox, 'status'), role);
 END $$;
 
 -- Who intervenes: a reader that may also replay, quarantine and release rows, and have the publisher send what the
@@ -516,8 +896,9 @@ BEGIN
   PERFORM lockstep.grant_reader(outbox, role);
   EXECUTE format('GRANT INSERT (actor, action, outbox, sequence, event_id, note, detail) '
                  'ON lockstep.outbox_audit TO %s', role);
-  EXECUTE format('GRANT UPDATE (attempts, available_at, lock_token, locked_by, last_error, error_code, dead_at, '
-                 'quarantined_at) ON %s TO %s', outbox, role);
+  EXECUTE format('GRANT UPDATE (attempts, available_at, last_error, error_code, dead_at, quarantined_at) ON %s TO %s',
+                 lockstep.part(outbox, 'pending'), role);
+  EXECUTE format('GRANT UPDATE (sequences) ON %s TO %s', lockstep.part(outbox, 'leases'), role);
   EXECUTE format('GRANT INSERT (id, outbox, name, repair, declaration, descriptors, created_by, reason, rows_expected), '
                  'UPDATE (state, ended_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
                  'ON lockstep.backfills TO %s', role);
@@ -529,7 +910,8 @@ CREATE FUNCTION revoke_rights(outbox regclass, role regrole) RETURNS void LANGUA
 DECLARE
   home oid := (SELECT relnamespace FROM pg_class WHERE oid = outbox);
 BEGIN
-  EXECUTE format('REVOKE ALL ON %s FROM %s', outbox, role);
+  EXECUTE format('REVOKE ALL ON %s, %s, %s, %s, %s FROM %s', outbox, lockstep.part(outbox, 'pending'),
+                 lockstep.part(outbox, 'leases'), lockstep.part(outbox, 'published'), lockstep.part(outbox, 'status'), role);
   IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a
                  WHERE c.relnamespace = home AND a.grantee = role)
      AND NOT EXISTS (SELECT 1 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
@@ -542,9 +924,15 @@ BEGIN
      AND NOT EXISTS (SELECT 1 FROM lockstep.outboxes o JOIN pg_attribute t ON t.attrelid = o.outbox,
                                    aclexplode(t.attacl) a
                      WHERE a.grantee = role) THEN
-    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.backfills, lockstep.backfill_keys, '
+    EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.outbox_contents, lockstep.backfills, lockstep.backfill_keys, '
                    'lockstep.schema_migrations FROM %s', role);
     EXECUTE format('REVOKE ALL ON FUNCTION lockstep.clean_audit(regclass, interval, int) FROM %s', role);
-    EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
+    -- What other sets have in the schema may be granted to the role too.
+    IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a
+                   WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role)
+       AND NOT EXISTS (SELECT 1 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+                       WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role) THEN
+      EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
+    END IF;
   END IF;
 END $$;

@@ -28,12 +28,20 @@ CREATE TABLE consumer_groups (
   lineage text,
   -- Whether key_state has every aggregate's version: what reached() can be asked about.
   follows_versions boolean NOT NULL DEFAULT false,
+  -- Whether its handlers must know what they have handled before: then retired generations are
+  -- remembered for as long as the living one.
+  minds_replays boolean NOT NULL DEFAULT false,
+  -- An operator stopped it: nothing is applied until it is resumed.
+  paused_at timestamptz,
+  paused_by text,
+  pause_reason text,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
   updated_by text NOT NULL DEFAULT current_user,
   CHECK ((seek_kind = 'time') = (seek_time IS NOT NULL)),
   CHECK ((seek_kind = 'snapshot') = (seek_snapshot IS NOT NULL)),
-  CHECK (seek_kind <> 'none' OR seek_state = 'done')
+  CHECK (seek_kind <> 'none' OR seek_state = 'done'),
+  CHECK ((paused_at IS NULL) = (paused_by IS NULL))
 );
 
 -- A generation is one life of a read model. Its number is unique in the schema, so that it stands
@@ -49,6 +57,7 @@ CREATE TABLE slots (
   tables jsonb NOT NULL DEFAULT '{}',  -- declared table -> this slot's table, where they differ
   state text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'shadow', 'retired')),
   first_publish_time timestamptz,  -- of the oldest event that this generation has seen
+  columns text[],  -- that this generation was written with from its beginning; NULL = not begun
   created_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (group_name, slot)
 );
@@ -58,7 +67,7 @@ CREATE UNIQUE INDEX slots_one_active ON slots (group_name) WHERE state = 'active
 CREATE VIEW active_slots AS
 SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_time, g.seek_snapshot,
        g.seek_state, g.skip_before, g.overwrite_until, g.lineage, g.follows_versions,
-       g.updated_at AS epoch_began,
+       g.paused_at, g.paused_by, g.pause_reason, g.updated_at AS epoch_began,
        s.slot, s.generation, s.subscription, s.first_publish_time
   FROM consumer_groups g
   JOIN slots s ON s.group_name = g.group_name AND s.slot = g.active_slot;
@@ -68,6 +77,7 @@ SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_tim
 CREATE TABLE retired_generations (
   generation int PRIMARY KEY,
   group_name text NOT NULL,
+  served boolean NOT NULL DEFAULT true,  -- false: a rebuild's that was given up; what it saw, nobody handled
   retired_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -105,6 +115,7 @@ CREATE TABLE instances (
   lag_basis text NOT NULL DEFAULT '',  -- what that is measured by, in words
   state text NOT NULL DEFAULT '',      -- the word on its status page
   heartbeat_at timestamptz,            -- when the newest heartbeat that it has heard was published
+  mapping text NOT NULL DEFAULT '',    -- a hash of how it turns events into rows
   snapshots_open boolean NOT NULL DEFAULT true,  -- false: its second subscription has no stream
   PRIMARY KEY (group_name, instance)
 ) WITH (fillfactor = 50);
@@ -126,22 +137,27 @@ CREATE TABLE offsets (
 ) WITH (fillfactor = 50);
 
 -- The group's offset: the least of the live lanes that have something in hand; the greatest when none
--- has; the least of all when no lane is live. A lane counts as live while its instance is seen, works
--- and still has it: one with a fixed name may come back with fewer lanes, and one that halts or waits
--- stands still; neither must hold back the offset of those that go on.
+-- has. A lane counts as live while its instance is seen, works and still has it: one with a fixed name
+-- may come back with fewer lanes, and one that halts or waits stands still; neither must hold back the
+-- offset of those that go on. When none is live, the least of those that committed last (a minute back) or
+-- whose instance is there at least: what ended before them was taken over. The place of a reset counts
+-- until somebody has committed.
 CREATE VIEW group_offsets AS
 WITH lanes AS (
   SELECT o.*,
-         coalesce(i.seen_at BETWEEN now() - interval '1 minute' AND now() + interval '5 minutes'
-                  AND o.lane < i.lanes
-                  AND i.state NOT IN ('halted', 'waiting'), false) AS live,
-         coalesce(o.lane = ANY (i.idle_lanes), false) AS idle
+         coalesce(i.seen AND o.lane < i.lanes AND i.state NOT IN ('halted', 'waiting', 'paused'), false) AS live,
+         coalesce(i.seen, false) AS seen,
+         coalesce(o.lane = ANY (i.idle_lanes), false) AS idle,
+         max(o.updated_at) FILTER (WHERE o.instance <> '(reset)') OVER (PARTITION BY o.group_name) AS newest
     FROM offsets o
-    LEFT JOIN instances i USING (group_name, instance))
+    LEFT JOIN (SELECT *, seen_at BETWEEN now() - interval '1 minute' AND now() + interval '5 minutes' AS seen
+                 FROM instances) i USING (group_name, instance))
 SELECT DISTINCT ON (group_name)
        group_name, subscription, message_id, publish_time, epoch,
        max(lag_ms) OVER w AS lag_ms, max(updated_at) OVER w AS updated_at, updated_by, live
   FROM lanes
+ WHERE newest IS NULL
+    OR instance <> '(reset)' AND (seen OR updated_at >= newest - interval '1 minute')
 WINDOW w AS (PARTITION BY group_name, live)
  ORDER BY group_name, live DESC, idle,
           CASE WHEN live AND idle THEN publish_time END DESC NULLS LAST,
@@ -206,6 +222,11 @@ CREATE TABLE dead_letters (
   dead_at timestamptz NOT NULL DEFAULT now(),
   resolved_at timestamptz,
   resolved_by text,
+  -- What somebody has decided about the event, for every generation: it dies again after a reset that
+  -- empties, or in a rebuild, and is not asked about again.
+  decision text CHECK (decision IN ('discarded', 'quarantined')),
+  decided_by text,
+  decided_why text,
   -- A message without a readable event_id has no inbox row: this keeps a redelivery from dying twice.
   UNIQUE (generation, message_id),
   CHECK (blocks = false OR (aggregate_key IS NOT NULL AND version IS NOT NULL)),
@@ -215,6 +236,8 @@ CREATE INDEX dead_letters_open ON dead_letters (group_name, id)
   WHERE state IN ('dead', 'quarantined');
 CREATE INDEX dead_letters_blocking ON dead_letters (generation, aggregate_key, version)
   WHERE blocks AND state IN ('dead', 'quarantined');
+CREATE INDEX dead_letters_decided ON dead_letters (group_name, coalesce(event_id::text, message_id))
+  WHERE decided_by IS NOT NULL;
 CREATE INDEX dead_letters_resolved ON dead_letters (group_name, resolved_at) WHERE resolved_at IS NOT NULL;
 
 -- Pub/Sub snapshots that belong to a state of this database.
@@ -285,6 +308,7 @@ CREATE TABLE rebuilds (
   old_subscription text NOT NULL,
   new_subscription text NOT NULL,
   tables text[] NOT NULL,  -- as declared
+  mapping text NOT NULL,   -- that the shadow is filled with: at the swap all runners have it
   seek_time timestamptz,   -- where the shadow begins: one of the two
   seek_snapshot text,
   backfills jsonb,     -- which bring what came before, by name the id at the source; NULL = none

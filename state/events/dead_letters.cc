@@ -5,6 +5,7 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "state/events/message_columns.h"
+#include "state/groups/rebuilds.h"
 
 namespace lockstep::state {
 namespace {
@@ -15,16 +16,30 @@ constexpr size_t kMaxReasonBytes = 2048;
 constexpr std::string_view kInsert = R"(
 INSERT INTO {state}.dead_letters
        (group_name, generation, event_id, aggregate_key, version, event_type, message_id,
-        ordering_key, publish_time, attributes, payload, code, reason, attempts, blocks)
-SELECT $1::text, $2::int, d.*
+        ordering_key, publish_time, attributes, payload, code, reason, attempts, blocks,
+        decision, decided_by, decided_why, state, note, resolved_by, resolved_at)
+SELECT $1::text, $2::int, d.*, coalesce(d.decision, 'dead'), 'decided before: ' || d.why,
+       CASE d.decision WHEN 'discarded' THEN d.by END,
+       CASE d.decision WHEN 'discarded' THEN now() END
   FROM unnest($3::uuid[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[],
               $9::timestamptz[], $10::jsonb[], $11::bytea[], $12::text[], $13::text[],
-              $14::int[], $15::boolean[]) AS d
+              $14::int[], $15::boolean[], $16::text[], $17::text[], $18::text[])
+       AS d (event_id, aggregate_key, version, event_type, message_id, ordering_key, publish_time,
+             attributes, payload, code, reason, attempts, blocks, decision, by, why)
 ON CONFLICT (generation, message_id) DO UPDATE
    SET state = 'dead', resolved_at = NULL, resolved_by = NULL,
        code = EXCLUDED.code, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts,
        blocks = EXCLUDED.blocks
  WHERE dead_letters.state = 'replayed')";
+
+// Of each event the newest decision; NULL = it was taken back, by a replay or out of quarantine.
+constexpr std::string_view kDecisions = R"(
+SELECT DISTINCT ON (known.id) known.id, d.decision, d.decided_by, d.decided_why
+  FROM unnest($2::text[]) AS known (id)
+  JOIN {state}.dead_letters d
+    ON d.group_name = $1 AND coalesce(d.event_id::text, d.message_id) = known.id
+ WHERE d.decided_by IS NOT NULL
+ ORDER BY known.id, d.id DESC)";
 
 constexpr std::string_view kLoad = R"(
 SELECT message_id, ordering_key, publish_time, attributes, payload, generation, attempts, state
@@ -33,7 +48,8 @@ SELECT message_id, ordering_key, publish_time, attributes, payload, generation, 
 constexpr std::string_view kResolve = R"(
 WITH resolved AS (
   UPDATE {state}.dead_letters
-     SET state = $3, resolved_at = now(), resolved_by = $4
+     SET state = $3, resolved_at = now(), resolved_by = $4,
+         decision = CASE $3 WHEN 'discarded' THEN $3 END, decided_by = $4, decided_why = $5
    WHERE group_name = $1 AND id = $2 AND state = 'dead'
   RETURNING id, event_id, aggregate_key, version, code)
 INSERT INTO {state}.audit (group_name, action, operator, reason, old, new)
@@ -118,7 +134,9 @@ constexpr std::string_view kPayload =
 
 constexpr std::string_view kQuarantine = R"(
 WITH moved AS (
-  UPDATE {state}.dead_letters SET state = $3, note = $5
+  UPDATE {state}.dead_letters
+     SET state = $3, note = $5, decision = CASE $3 WHEN 'quarantined' THEN $3 END,
+         decided_by = $4, decided_why = $5
    WHERE group_name = $1 AND id = ANY ($2::bigint[])
      AND state = CASE WHEN $3 = 'dead' THEN 'quarantined' ELSE 'dead' END
   RETURNING id, event_id, aggregate_key, version, code)
@@ -154,8 +172,13 @@ absl::Status DeadLetters::Insert(postgres::Transaction& transaction, int generat
                                  const std::vector<Dead>& items) const {
   if (items.empty()) return absl::OkStatus();
   postgres::Array ids, keys, versions, types, codes, reasons, attempts, blocks;
+  postgres::Array decisions, deciders, whys;
   MessageColumns messages;
-  for (const auto& [item, blocking] : items) {
+  for (const auto& [item, blocking, decision] : items) {
+    const bool decided = decision.has_value();
+    decided ? decisions.Add(decision->kind) : decisions.AddNull();
+    decided ? deciders.Add(decision->by) : deciders.AddNull();
+    decided ? whys.Add(decision->why) : whys.AddNull();
     ids.AddIfAny(item->event.event_id.value());
     keys.AddIfAny(item->aggregate_key);
     item->has_version ? versions.Add(item->event.version) : versions.AddNull();
@@ -168,7 +191,30 @@ absl::Status DeadLetters::Insert(postgres::Transaction& transaction, int generat
   }
   return transaction.Run(schema_.Sql(kInsert), group_, generation, ids, keys, versions, types,
                          messages.message_id, messages.ordering_key, messages.publish_time,
-                         messages.attributes, messages.payload, codes, reasons, attempts, blocks);
+                         messages.attributes, messages.payload, codes, reasons, attempts, blocks,
+                         decisions, deciders, whys);
+}
+
+absl::StatusOr<std::vector<std::optional<DeadLetters::Decision>>> DeadLetters::Decisions(
+    postgres::Transaction& transaction, const std::vector<const envelope::Received*>& items) const {
+  std::vector<std::optional<Decision>> decisions(items.size());
+  std::vector<std::string> ids;
+  for (const envelope::Received* item : items) {
+    const std::string& event = item->event.event_id.value();
+    ids.push_back(event.empty() ? item->message_id.value() : event);
+  }
+  const ConsumerGroup group = Rebuilds::LiveGroup(group_);
+  ASSIGN_OR_RETURN(const auto rows, transaction.Execute(schema_.Sql(kDecisions), group, ids));
+  for (const postgres::Row row : rows) {
+    if (row.IsNull("decision")) continue;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] != row.Text("id")) continue;
+      decisions[i] = Decision{.kind = row.String("decision"),
+                              .by = row.String("decided_by"),
+                              .why = row.String("decided_why")};
+    }
+  }
+  return decisions;
 }
 
 absl::StatusOr<OpenDeadLetter> DeadLetters::Load(postgres::Transaction& transaction,

@@ -61,9 +61,21 @@ class DeadLetters : public GroupStore {
  public:
   using GroupStore::GroupStore;
 
+  // What an operator has decided about an event, whichever generation it died in.
+  struct Decision {
+    std::string kind;  // discarded, quarantined
+    std::string by, why;
+    bool discarded() const { return kind == "discarded"; }
+  };
+  // By item; none = nothing was.
+  absl::StatusOr<std::vector<std::optional<Decision>>> Decisions(
+      postgres::Transaction& transaction,
+      const std::vector<const envelope::Received*>& items) const;
+
   struct Dead {
-    const envelope::Received* item;  // with its poison
-    bool blocks = false;             // later versions of its aggregate wait
+    const envelope::Received* item;                   // with its poison
+    bool blocks = false;                              // later versions of its aggregate wait
+    std::optional<Decision> decision = std::nullopt;  // which it keeps
   };
   // A message that is there already (a redelivery without a readable event id) stays as it is.
   absl::Status Insert(postgres::Transaction& transaction, int generation,

@@ -36,6 +36,15 @@ SELECT i.event_id IS NOT NULL AS seen
   LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = nullif(w.id, '')::uuid
  ORDER BY w.n)";
 
+constexpr std::string_view kHandled = R"(
+SELECT DISTINCT i.event_id
+  FROM unnest($2::uuid[], $3::text[]) AS w (id, key)
+  JOIN {state}.inbox i ON i.generation = ANY ($1::int[]) AND i.event_id = w.id
+ WHERE i.fate IN ('a', 's')
+   AND NOT EXISTS (SELECT FROM {state}.parked p
+                    WHERE p.generation = i.generation AND p.aggregate_key = w.key
+                      AND p.event_id = i.event_id))";
+
 // Row by row, whatever was known of the table when that was planned; in one order, as all batches.
 constexpr std::string_view kCorrect = R"(
 INSERT INTO {state}.inbox AS i (generation, event_id, fate)
@@ -73,6 +82,21 @@ absl::StatusOr<std::vector<bool>> Inbox::Seen(postgres::Connection& connection, 
   std::vector<bool> seen;
   for (const postgres::Row row : rows) seen.push_back(row.Bool("seen"));
   return seen;
+}
+
+absl::StatusOr<std::unordered_set<std::string>> Inbox::Handled(
+    postgres::Transaction& transaction, const std::string& generations,
+    std::span<const envelope::Received* const> messages) const {
+  postgres::Array ids, keys;
+  for (const envelope::Received* const message : messages) {
+    ids.AddPlain(message->event.event_id.value());
+    keys.Add(message->aggregate_key);
+  }
+  ASSIGN_OR_RETURN(const auto rows,
+                   transaction.Execute(schema_.Sql(kHandled), generations, ids, keys));
+  std::unordered_set<std::string> handled;
+  for (const postgres::Row row : rows) handled.insert(row.String("event_id"));
+  return handled;
 }
 
 absl::Status Inbox::Correct(postgres::Transaction& transaction, int generation, Fates fates) const {

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "envelope/received.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
@@ -45,6 +48,12 @@ class Inbox {
   // Whether the generation has seen them, one by one; an empty id it has not.
   absl::StatusOr<std::vector<bool>> Seen(postgres::Connection& connection, int generation,
                                          const std::vector<std::string>& ids) const;
+
+  // Which of these events were handled in one of the generations (GroupEpoch::other_generations):
+  // not those that died there, or wait.
+  absl::StatusOr<std::unordered_set<std::string>> Handled(
+      postgres::Transaction& transaction, const std::string& generations,
+      std::span<const envelope::Received* const> messages) const;
 
   // Says what became of events after all, where that is not what was said when they came. An event
   // that is forgotten stays so.

@@ -12,6 +12,11 @@ SELECT aggregate_key, settled_version, blocked_version, snapshot_version, parked
  ORDER BY aggregate_key
    FOR UPDATE)";
 
+constexpr std::string_view kRead = R"(
+SELECT aggregate_key, settled_version, blocked_version, snapshot_version, parked, open
+  FROM {state}.key_state
+ WHERE generation = $1 AND aggregate_key = ANY ($2::text[]))";
+
 constexpr std::string_view kMake = R"(
 INSERT INTO {state}.key_state AS k (generation, aggregate_key, snapshot_version)
 SELECT $1::int, key, snapshot FROM unnest($2::text[], $3::bigint[]) AS s (key, snapshot)
@@ -152,6 +157,12 @@ KeyStates::KeyStates(const Schema& schema)
 absl::StatusOr<KeyRows> KeyStates::Lock(postgres::Transaction& transaction, int generation,
                                         const std::vector<std::string>& keys) const {
   ASSIGN_OR_RETURN(const postgres::Result rows, transaction.Execute(lock_, generation, keys));
+  return ReadKeyRows(rows);
+}
+
+absl::StatusOr<KeyRows> KeyStates::Read(postgres::Connection& connection, int generation,
+                                        const std::vector<std::string>& keys) const {
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kRead), generation, keys));
   return ReadKeyRows(rows);
 }
 

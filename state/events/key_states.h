@@ -49,7 +49,11 @@ class KeyStates {
   absl::StatusOr<KeyRows> Lock(postgres::Transaction& transaction, int generation,
                                const std::vector<std::string>& keys) const;
 
-  // The same, having made those that are not there, with the snapshots given.
+  // Those that are there, as they are now; they may be other ones at once.
+  absl::StatusOr<KeyRows> Read(postgres::Connection& connection, int generation,
+                               const std::vector<std::string>& keys) const;
+
+  // As Lock, having made those that are not there, with the snapshots given.
   absl::StatusOr<KeyRows> Make(
       postgres::Transaction& transaction, int generation,
       const std::vector<std::pair<std::string, std::optional<int64_t>>>& keys) const;

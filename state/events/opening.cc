@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -39,7 +40,8 @@ locked AS MATERIALIZED (
 
 // previous_version says whether a row was moved: NULL in the answer means that it was only locked,
 // a negative one that it was made. A span that is not smooth comes with a NULL there and its
-// baseline as settled_version.
+// baseline as settled_version; a snapshot alone with a number that no row can have settled, so that
+// a row which is there is only locked, and one that is made does not travel back.
 constexpr std::string_view kLockAndMove = R"(
 locked AS (
   INSERT INTO {state}.key_state AS k
@@ -59,14 +61,14 @@ locked AS (
             parked, open))";
 
 constexpr std::string_view kAnswer = R"(
-SELECT g.epoch, g.epoch_token, f.ids,
+SELECT g.epoch, g.epoch_token, g.paused_at, f.ids,
        k.aggregate_key, CASE WHEN k.previous_version < 0 THEN 0 ELSE k.settled_version END
        AS settled_version, k.blocked_version, k.snapshot_version, k.parked, k.open
   FROM {state}.consumer_groups g
  CROSS JOIN fresh f
   LEFT JOIN (SELECT * FROM locked WHERE previous_version IS NULL)";
 // One that was made for a span which begins in the middle has its beginning still to come.
-constexpr std::string_view kMadeTooSoon = " OR previous_version < 0";
+constexpr std::string_view kMadeTooSoon = " OR previous_version < 0 AND snapshot_version IS NULL";
 constexpr std::string_view kAnswerEnd = R"() k ON true
  WHERE g.group_id = $4::int)";
 
@@ -88,12 +90,18 @@ int64_t Baseline(const VersionSpan& span, bool from_the_first) {
   return from_the_first ? 0 : span.first - 1;
 }
 
+std::optional<int64_t> Previous(const VersionSpan& span) {
+  constexpr int64_t kNoRowHasIt = std::numeric_limits<int64_t>::max();
+  if (span.smooth) return 1 - span.first;
+  return span.alone ? std::optional(-kNoRowHasIt) : std::nullopt;
+}
+
 void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans,
               bool from_the_first) {
   postgres::Array settled, previous, snapshot;
   for (const VersionSpan& span : spans) {
     settled.Add(Baseline(span, from_the_first));
-    previous.Add(span.smooth ? std::optional(1 - span.first) : std::nullopt);
+    previous.Add(Previous(span));
     snapshot.Add(span.snapshot ? std::optional(span.first) : std::nullopt);
   }
   params.Add(settled).Add(previous).Add(snapshot);

@@ -21,6 +21,7 @@ struct VersionSpan {
   int64_t last = 0;
   bool smooth = true;     // false: there is a gap or poison in it, so it must be planned
   bool snapshot = false;  // it begins with a snapshot, and is not smooth
+  bool alone = false;     // it is that snapshot and nothing else: a row made for it needs no plan
 };
 
 // The items of a batch by event id, and which of them are the first with theirs. Items without a

@@ -24,6 +24,10 @@ SELECT message_id, ordering_key, publish_time, attributes, payload
  WHERE n <= $3 AND (n = 1 OR bytes <= $4)
  ORDER BY aggregate_key, version, event_id)";
 
+constexpr std::string_view kLowest = R"(
+SELECT min(version) AS version FROM {state}.parked
+ WHERE generation = $1 AND aggregate_key = $2 AND version > $3)";
+
 constexpr std::string_view kListParked = R"(
 SELECT version, event_id, event_type, message_id, reason, publish_time, parked_at
   FROM {state}.parked
@@ -75,6 +79,14 @@ absl::StatusOr<std::vector<envelope::Received>> Parking::Load(postgres::Transact
   events.reserve(rows.rows());
   for (const postgres::Row row : rows) events.push_back(ReadMessage(row));
   return events;
+}
+
+absl::StatusOr<std::optional<int64_t>> Parking::Lowest(postgres::Transaction& transaction,
+                                                       int generation, const std::string& key,
+                                                       int64_t after) const {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
+                   transaction.Execute(schema_.Sql(kLowest), generation, key, after));
+  return rows[0].OptionalInt("version");
 }
 
 absl::StatusOr<postgres::Result> Parking::List(postgres::Connection& connection, int generation,

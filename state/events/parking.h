@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class Parking {
                                                        int generation,
                                                        const std::vector<std::string>& keys,
                                                        int max_events, int64_t max_bytes) const;
+
+  // The lowest version of the aggregate that waits and is past `after`.
+  absl::StatusOr<std::optional<int64_t>> Lowest(postgres::Transaction& transaction, int generation,
+                                                const std::string& key, int64_t after) const;
 
   // What waits of one aggregate, in version order, without the payloads: version, event_id,
   // event_type, message_id, reason, publish_time, parked_at. Needs no lock.

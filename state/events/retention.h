@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,9 +34,19 @@ class Retention : public GroupStore {
 
   // The newest generation that is retired, if any is.
   absl::StatusOr<std::optional<int>> NewestRetired(postgres::Connection& connection) const;
-  // Rows of retired generations, whatever their age.
-  absl::StatusOr<int64_t> ForgetRows(postgres::Connection& connection, int limit) const;
-  // REQUIRES: the rows of all generations up to this one are gone.
+  // Rows of retired generations, whatever their age; but events as ForgetEvents does where the
+  // group's handlers mind what they have handled before.
+  absl::StatusOr<int64_t> ForgetRows(postgres::Connection& connection, WallTime now, Millis age,
+                                     int limit) const;
+  // The instances that were seen within the last minute.
+  absl::StatusOr<std::vector<std::string>> Alive(postgres::Executor& database) const;
+  // All that is kept of a group, but the audit and the rows of its generations: those are retired
+  // with it, for ForgetRows. Audited. REQUIRES: its epoch is locked exclusively, no rebuild stands,
+  // and nobody is alive.
+  absl::Status RemoveGroup(postgres::Transaction& transaction, const std::string& by,
+                           const std::string& reason) const;
+
+  // Those up to this one whose events are forgotten. REQUIRES: their other rows are gone.
   absl::Status ForgetRetired(postgres::Connection& connection, int newest) const;
 };
 

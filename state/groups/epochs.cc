@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "platform/duration.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
 
@@ -13,9 +14,13 @@ namespace {
 constexpr std::string_view kLoad = R"(
 SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_time,
        seek_snapshot, seek_state = 'done' AS seek_done, skip_before, overwrite_until,
-       first_publish_time, lineage, epoch_began,
+       first_publish_time, lineage, epoch_began, paused_at, paused_by, pause_reason,
+       ARRAY (SELECT o.generation FROM {state}.slots o
+               WHERE o.group_name = a.group_name AND o.generation <> a.generation
+              UNION SELECT r.generation FROM {state}.retired_generations r
+               WHERE r.group_name = a.group_name AND r.served)::text AS other_generations,
        hashtextextended('lockstep.epoch.' || $2 || '.' || group_name, 0) AS lock_key
-  FROM {state}.active_slots
+  FROM {state}.active_slots a
  WHERE group_name = $1)";
 
 // The slot comes with the row: any number of runners may start a group at once.
@@ -94,9 +99,29 @@ INSERT INTO {state}.audit (group_name, action, operator, old, new)
 SELECT $1, 'database.moved', $3, to_jsonb(lineage), to_jsonb($2::text)
   FROM was WHERE lineage <> $2)";
 
-constexpr std::string_view kNoteFollows = R"(
-UPDATE {state}.consumer_groups SET follows_versions = $2
- WHERE group_name = $1 AND follows_versions <> $2)";
+constexpr std::string_view kNoteNeeds = R"(
+UPDATE {state}.consumer_groups SET follows_versions = $2, minds_replays = $3
+ WHERE group_name = $1 AND (follows_versions <> $2 OR minds_replays <> $3))";
+
+constexpr std::string_view kPause = R"(
+WITH changed AS (
+  UPDATE {state}.consumer_groups
+     SET paused_at = clock_timestamp(), paused_by = $2, pause_reason = $3
+   WHERE group_name = $1 AND paused_at IS NULL
+  RETURNING group_name)
+INSERT INTO {state}.audit (group_name, action, operator, reason)
+SELECT group_name, 'group.paused', $2, $3 FROM changed)";
+
+constexpr std::string_view kResume = R"(
+WITH was AS (
+  SELECT group_name, jsonb_build_object('paused_at', paused_at, 'paused_by', paused_by,
+                                        'reason', pause_reason) AS old
+    FROM {state}.consumer_groups WHERE group_name = $1 AND paused_at IS NOT NULL FOR UPDATE),
+changed AS (
+  UPDATE {state}.consumer_groups g SET paused_at = NULL, paused_by = NULL, pause_reason = NULL
+    FROM was WHERE g.group_name = was.group_name)
+INSERT INTO {state}.audit (group_name, action, operator, reason, old)
+SELECT group_name, 'group.resumed', $2, $3, old FROM was)";
 
 constexpr std::string_view kForget = "DELETE FROM {state}.consumer_groups WHERE group_name = $1";
 
@@ -104,7 +129,7 @@ constexpr std::string_view kForget = "DELETE FROM {state}.consumer_groups WHERE 
 constexpr postgres::Statement kLockShared{"epoch_lock_shared",
                                           "SELECT pg_advisory_xact_lock_shared($1)"};
 constexpr std::string_view kCurrent =
-    "SELECT epoch, epoch_token FROM {state}.consumer_groups WHERE group_id = $1";
+    "SELECT epoch, epoch_token, paused_at FROM {state}.consumer_groups WHERE group_id = $1";
 
 }  // namespace
 
@@ -112,6 +137,19 @@ Epochs::Epochs(const Schema& schema, ConsumerGroup group)
     : GroupStore(schema, std::move(group)),
       load_(schema, "epoch_load", kLoad),
       current_(schema, "epoch_current", kCurrent) {}
+
+namespace {
+
+std::string Others(std::string_view array) { return array == "{}" ? "" : std::string(array); }
+
+std::string PausedWords(const postgres::Row& row) {
+  if (row.IsNull("paused_at")) return "";
+  const std::string reason = row.OptionalText("pause_reason").value_or("");
+  return fmt::format("paused by {} at {}{}{}", row.Text("paused_by"),
+                     FormatTimestamp(row.Time("paused_at")), reason.empty() ? "" : ": ", reason);
+}
+
+}  // namespace
 
 absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Executor& on) const {
   ASSIGN_OR_RETURN(const postgres::Result rows, on.Execute(load_, group_, schema_.name()));
@@ -134,7 +172,9 @@ absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Executor& on) const {
       .first_publish_time = row.OptionalTime("first_publish_time"),
       .lineage = row.OptionalText("lineage").value_or(""),
       .began = row.Time("epoch_began"),
-      .lock_key = row.Int("lock_key")};
+      .lock_key = row.Int("lock_key"),
+      .other_generations = Others(row.Text("other_generations")),
+      .paused = PausedWords(row)};
 }
 
 absl::StatusOr<GroupEpoch> Epochs::LoadOrCreate(postgres::Connection& connection,
@@ -167,9 +207,14 @@ absl::StatusOr<postgres::Transaction> Epochs::BeginUnchecked(postgres::Connectio
 }
 
 absl::Status Epochs::Check(const GroupEpoch& under, const postgres::Result& rows) const {
-  if (!rows.empty() && rows[0].Int("epoch") == under.epoch &&
+  const bool paused = !rows.empty() && !rows[0].IsNull("paused_at");
+  if (!rows.empty() && !paused && rows[0].Int("epoch") == under.epoch &&
       rows[0].Text("epoch_token") == under.token) {
     return absl::OkStatus();
+  }
+  if (paused) {
+    return absl::AbortedError(fmt::format(
+        "group '{0}' is paused; `lockstepctl group resume {0}` lets it go on", group_.value()));
   }
   return absl::AbortedError(
       fmt::format("group '{}' has left epoch {}", group_.value(), under.epoch));
@@ -220,8 +265,24 @@ absl::Status Epochs::NoteLineage(postgres::Connection& connection, const std::st
   return connection.Run(schema_.Sql(kNoteLineage), group_, lineage, by);
 }
 
-absl::Status Epochs::NoteFollows(postgres::Connection& connection, bool follows) const {
-  return connection.Run(schema_.Sql(kNoteFollows), group_, follows);
+absl::Status Epochs::NoteNeeds(postgres::Connection& connection, bool follows_versions,
+                               bool minds_replays) const {
+  return connection.Run(schema_.Sql(kNoteNeeds), group_, follows_versions, minds_replays);
+}
+
+absl::StatusOr<bool> Epochs::Pause(postgres::Transaction& transaction, const std::string& by,
+                                   const std::string& reason) const {
+  RETURN_IF_ERROR(LockExclusively(transaction));
+  ASSIGN_OR_RETURN(const int64_t changed,
+                   transaction.Affected(schema_.Sql(kPause), group_, by, reason));
+  return changed > 0;
+}
+
+absl::StatusOr<bool> Epochs::Resume(postgres::Transaction& transaction, const std::string& by,
+                                    const std::string& reason) const {
+  ASSIGN_OR_RETURN(const int64_t changed,
+                   transaction.Affected(schema_.Sql(kResume), group_, by, reason));
+  return changed > 0;
 }
 
 absl::Status Epochs::Forget(postgres::Transaction& transaction) const {

@@ -28,6 +28,11 @@ struct GroupEpoch {
   std::string lineage;   // of the server that it last ran on; empty = not known
   WallTime began;        // what was published before may be a replay
   int64_t lock_key = 0;  // of the advisory lock
+  // Other generations of the group in which events may have been handled, as Postgres writes an
+  // array; empty = none.
+  std::string other_generations;
+  // An operator's, in words for whoever wonders why nothing is applied; empty = it is not paused.
+  std::string paused;
   bool created = false;  // by this very call: the group's first start
 };
 
@@ -68,7 +73,8 @@ class Epochs : public GroupStore {
   // Check about them: lock and statement are one round trip.
   absl::StatusOr<postgres::Transaction> BeginUnchecked(postgres::Connection& connection,
                                                        const GroupEpoch& under) const;
-  // REQUIRES: a row of the group, with `epoch` and `epoch_token`.
+  // A group that is paused is under no epoch. REQUIRES: a row of the group, with `epoch`,
+  // `epoch_token` and `paused_at`.
   absl::Status Check(const GroupEpoch& under, const postgres::Result& rows) const;
 
   // The same lock exclusively, inside the caller's transaction; waits for the batches under way.
@@ -98,8 +104,17 @@ class Epochs : public GroupStore {
   absl::Status NoteLineage(postgres::Connection& connection, const std::string& lineage,
                            const std::string& by) const;
 
-  // Whether key_state has every aggregate's version from now on, for those who ask from outside.
-  absl::Status NoteFollows(postgres::Connection& connection, bool follows) const;
+  // For those who ask from outside: whether key_state has every aggregate's version from now on,
+  // and whether handlers must know what they have handled before.
+  absl::Status NoteNeeds(postgres::Connection& connection, bool follows_versions,
+                         bool minds_replays) const;
+
+  // Nothing is applied from now on, until Resume; waits for the batches under way. False = it was
+  // so already. Audited.
+  absl::StatusOr<bool> Pause(postgres::Transaction& transaction, const std::string& by,
+                             const std::string& reason) const;
+  absl::StatusOr<bool> Resume(postgres::Transaction& transaction, const std::string& by,
+                              const std::string& reason) const;
 
   // The group, with its slots.
   absl::Status Forget(postgres::Transaction& transaction) const;

@@ -22,6 +22,7 @@ struct InstanceReport {
   std::string lag_basis;              // what that is measured by, in words
   std::string state;                  // the word on its status page
   std::optional<WallTime> heartbeat;  // when the newest one that it has heard was published
+  std::string mapping;                // Projector::Mapping: how it turns events into rows
   bool snapshots_open = true;         // false: its second subscription has no stream
 };
 
@@ -35,6 +36,9 @@ class Instances : public GroupStore {
                          const InstanceReport& report) const;
   // Its offsets no longer count (a clean stop).
   absl::Status Leave(postgres::Connection& connection, const std::string& instance) const;
+  // Those that were seen within the last minute, for they may be writing, and have another mapping.
+  absl::StatusOr<std::vector<std::string>> WithOtherMapping(postgres::Executor& database,
+                                                            const std::string& mapping) const;
   absl::Status ForgetAll(postgres::Transaction& transaction) const;
 };
 

@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kPositions = R"(
 SELECT g.group_name, g.epoch, g.slot, g.generation, g.subscription, o.publish_time, o.message_id,
-       o.lag_ms, g.seek_state,
+       o.lag_ms, g.seek_state, g.paused_at,
        (SELECT count(*) FROM {state}.instances i
          WHERE i.group_name = g.group_name
            AND i.seen_at BETWEEN now() - interval '15 seconds'
@@ -16,7 +16,7 @@ SELECT g.group_name, g.epoch, g.slot, g.generation, g.subscription, o.publish_ti
  ORDER BY g.group_name)";
 
 constexpr std::string_view kLags = R"(
-SELECT g.group_name, g.epoch, g.seek_state, count(i.*) AS instances,
+SELECT g.group_name, g.epoch, g.seek_state, g.paused_at, count(i.*) AS instances,
        coalesce(sum(i.handled), 0) AS handled, coalesce(sum(i.queued), 0) AS queued,
        max(i.publish_lag_ms) AS publish_lag_ms, max(i.receive_lag_ms) AS receive_lag_ms,
        max(i.commit_lag_ms) AS commit_lag_ms, max(i.lag_ms) AS lag_ms,
@@ -37,7 +37,7 @@ SELECT g.group_name, g.epoch, g.seek_state, count(i.*) AS instances,
   LEFT JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = g.epoch
    AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '5 minutes'
- GROUP BY g.group_name, g.epoch, g.seek_state, g.generation, o.publish_time, o.lag_ms
+ GROUP BY g.group_name, g.epoch, g.seek_state, g.paused_at, g.generation, o.publish_time, o.lag_ms
  ORDER BY g.group_name)";
 
 constexpr std::string_view kProgress = R"(
@@ -63,7 +63,7 @@ SELECT CASE WHEN bool_and(i.state NOT IN ('starting', 'no stream', '') AND i.sna
   JOIN {state}.instances i
     ON i.group_name = g.group_name AND i.epoch = g.epoch
    AND i.seen_at BETWEEN now() - interval '15 seconds' AND now() + interval '5 minutes'
-   AND i.state NOT IN ('halted', 'waiting')
+   AND i.state NOT IN ('halted', 'waiting', 'paused')
  WHERE g.group_name = $1 AND g.seek_state = 'done')";
 
 constexpr std::string_view kHistory = R"(

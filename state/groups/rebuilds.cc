@@ -20,7 +20,7 @@ SELECT locked, CASE WHEN locked THEN set_config('idle_session_timeout', '5min', 
 // Names of tables hold no line break: QualifiedName refuses it.
 constexpr std::string_view kLoadRebuild = R"(
 SELECT state, old_slot, new_slot, discard_slot, old_subscription, new_subscription,
-       array_to_string(tables, E'\n') AS tables, seek_time, seek_snapshot,
+       array_to_string(tables, E'\n') AS tables, mapping, seek_time, seek_snapshot,
        (SELECT string_agg(value || ' ' || key, E'\n') FROM jsonb_each_text(backfills)) AS backfills,
        new_snapshots, accept_missing, keep_old_ms, operator, reason, began_at, swapped_at,
        old_skip_before
@@ -29,10 +29,11 @@ SELECT state, old_slot, new_slot, discard_slot, old_subscription, new_subscripti
 constexpr std::string_view kInsert = R"(
 INSERT INTO {state}.rebuilds
        (group_name, old_slot, new_slot, old_subscription, new_subscription, tables, seek_time,
-        seek_snapshot, accept_missing, keep_old_ms, operator, reason, backfills, new_snapshots)
+        seek_snapshot, accept_missing, keep_old_ms, operator, reason, backfills, new_snapshots,
+        mapping)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
         (SELECT jsonb_object_agg(name, id) FROM unnest($13::text[], $14::text[]) AS b (name, id)),
-        nullif($15, '')))";
+        nullif($15, ''), $16))";
 
 constexpr std::string_view kFilling = R"(
 WITH filling AS (
@@ -89,6 +90,7 @@ std::optional<RebuildRow> Parse(const postgres::Result& rows) {
                     .old_subscription = stored.String("old_subscription"),
                     .new_subscription = stored.String("new_subscription"),
                     .tables = SplitList(stored.Text("tables"), '\n'),
+                    .mapping = stored.String("mapping"),
                     .seek = SeekTarget::Stored(stored.OptionalTime("seek_time"),
                                                stored.OptionalText("seek_snapshot")),
                     .backfills = ParseBackfills(stored.Text("backfills")),
@@ -133,7 +135,7 @@ absl::Status Rebuilds::Insert(postgres::Transaction& transaction, const RebuildR
   return transaction.Run(schema_.Sql(kInsert), group_, row.old_slot, row.new_slot,
                          row.old_subscription, row.new_subscription, row.tables, row.seek.time,
                          row.seek.snapshot, row.accept_missing, row.keep_old, row.operator_name,
-                         row.reason, names, ids, row.new_snapshots);
+                         row.reason, names, ids, row.new_snapshots, row.mapping);
 }
 
 absl::Status Rebuilds::SetFilling(postgres::Transaction& transaction, const RebuildRow& row) const {

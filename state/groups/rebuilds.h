@@ -31,6 +31,7 @@ struct RebuildRow {
   std::string old_subscription;
   std::string new_subscription;
   std::vector<std::string> tables;  // as declared
+  std::string mapping;              // Projector::Mapping of the file that fills the shadow
   SeekTarget seek;
   // Backfills that bring what came before `seek`: by name, their ids at the source. None = the
   // topic's history does.
@@ -73,7 +74,16 @@ class Rebuilds : public GroupStore {
                      const std::string& operator_name, const std::string& reason) const;
 
   // The group that the shadow slot belongs to while it fills.
-  ConsumerGroup shadow_group() const { return ConsumerGroup(group_.value() + "~rebuild"); }
+  ConsumerGroup shadow_group() const { return ConsumerGroup(group_.value() + kShadow); }
+  // The group that a shadow group is filled for; another group is its own.
+  static ConsumerGroup LiveGroup(const ConsumerGroup& group) {
+    const std::string& name = group.value();
+    return name.ends_with(kShadow) ? ConsumerGroup(name.substr(0, name.size() - kShadow.size()))
+                                   : group;
+  }
+
+ private:
+  static inline const std::string kShadow = "~rebuild";
 };
 
 }  // namespace lockstep::state

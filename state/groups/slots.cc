@@ -1,5 +1,8 @@
 #include "state/groups/slots.h"
 
+#include <fmt/format.h>
+
+#include <regex>
 #include <utility>
 
 #include "platform/status.h"
@@ -11,13 +14,19 @@ constexpr std::string_view kNoteFirst = R"(
 UPDATE {state}.slots SET first_publish_time = least(first_publish_time, $3)
  WHERE group_name = $1 AND slot = $2)";
 
+constexpr std::string_view kNoteColumns = R"(
+UPDATE {state}.slots SET columns = $3 WHERE group_name = $1 AND slot = $2 AND columns IS NULL)";
+
+constexpr std::string_view kColumns = R"(
+SELECT c AS name FROM {state}.slots, unnest(columns) c WHERE group_name = $1 AND slot = $2)";
+
 constexpr std::string_view kNewest = "SELECT max(slot) FROM {state}.slots WHERE group_name = $1";
 
 constexpr std::string_view kNewGeneration = R"(
 WITH old AS (
   INSERT INTO {state}.retired_generations (generation, group_name) VALUES ($3, $1))
 UPDATE {state}.slots
-   SET generation = DEFAULT, first_publish_time = NULL
+   SET generation = DEFAULT, first_publish_time = NULL, columns = NULL
  WHERE group_name = $1 AND slot = $2
 RETURNING generation)";
 
@@ -37,14 +46,23 @@ UPDATE {state}.consumer_groups SET active_slot = $2 WHERE group_name = $1)";
 constexpr std::string_view kRemoveSlot = R"(
 WITH gone AS (
   DELETE FROM {state}.slots WHERE group_name IN ($1, $2) AND slot = $3
-  RETURNING generation),
+  RETURNING generation, group_name),
 retired AS (
-  INSERT INTO {state}.retired_generations (generation, group_name)
-  SELECT generation, $1 FROM gone
+  INSERT INTO {state}.retired_generations (generation, group_name, served)
+  SELECT generation, $1, group_name = $1 FROM gone
   ON CONFLICT DO NOTHING)
 SELECT generation FROM gone)";
 
 }  // namespace
+
+std::string SlotSubscription(const std::string& subscription, int slot) {
+  return fmt::format("{}.slot{}", DeclaredSubscription(subscription), slot);
+}
+
+std::string DeclaredSubscription(const std::string& subscription) {
+  static const std::regex kSlot(R"(\.slot\d+$)");
+  return std::regex_replace(subscription, kSlot, "");
+}
 
 Slots::Slots(const Schema& schema, ConsumerGroup group)
     : GroupStore(schema, std::move(group)), note_first_(schema, "slot_note_first", kNoteFirst) {}
@@ -52,6 +70,19 @@ Slots::Slots(const Schema& schema, ConsumerGroup group)
 absl::Status Slots::NoteFirst(postgres::Transaction& transaction, int slot,
                               WallTime published) const {
   return transaction.Run(note_first_, group_, slot, published);
+}
+
+absl::Status Slots::NoteColumns(postgres::Connection& connection, int slot,
+                                const std::vector<std::string>& columns) const {
+  return connection.Run(schema_.Sql(kNoteColumns), group_, slot, columns);
+}
+
+absl::StatusOr<std::vector<std::string>> Slots::Columns(postgres::Connection& connection,
+                                                        int slot) const {
+  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kColumns), group_, slot));
+  std::vector<std::string> names;
+  for (const postgres::Row row : rows) names.push_back(row.String("name"));
+  return names;
 }
 
 absl::StatusOr<int> Slots::Newest(postgres::Connection& connection) const {

@@ -10,6 +10,12 @@
 
 namespace lockstep::state {
 
+// A group's files name one subscription, for good; a slot that a rebuild made has its own, named
+// after it: `<subscription>.slotN`.
+std::string SlotSubscription(const std::string& subscription, int slot);
+// The one that the files name; `subscription` may be any slot's.
+std::string DeclaredSubscription(const std::string& subscription);
+
 // The slots of one group: {tables, generation, subscription} each, of which one is active. A
 // generation that no slot has any longer is retired, and its rows go bit by bit (Retention).
 class Slots : public GroupStore {
@@ -19,6 +25,13 @@ class Slots : public GroupStore {
   // How far back the slot's generation reaches: what a reset that empties it must be able to
   // replay.
   absl::Status NoteFirst(postgres::Transaction& transaction, int slot, WallTime published) const;
+
+  // With which columns (schema.table.column) the slot's generation begins: a column that comes into
+  // the mapping later lacks what was written before. The first call of a generation counts.
+  absl::Status NoteColumns(postgres::Connection& connection, int slot,
+                           const std::vector<std::string>& columns) const;
+  absl::StatusOr<std::vector<std::string>> Columns(postgres::Connection& connection,
+                                                   int slot) const;
 
   // The greatest number so far.
   absl::StatusOr<int> Newest(postgres::Connection& connection) const;

@@ -185,6 +185,29 @@ TEST(PostgresOffsets, OfADeadInstanceNoLongerHoldTheGroupBack) {
   EXPECT_EQ(store.database_.Query("SELECT message_id FROM st.group_offsets").Text(0, 0), "m9");
 }
 
+// Of a reset or of somebody who ended before them: the group has come further since.
+TEST(PostgresOffsets, OfWhoStoppedLastCountWhenNobodyIsLeft) {
+  PostgresStore store;
+  const auto in = [&](const auto& work) { ASSERT_TRUE(store.In(work, true).ok()); };
+  const auto group_offset = [&] {
+    return std::string(store.database_.Query("SELECT message_id FROM st.group_offsets").Text(0, 0));
+  };
+  in([&](auto* t) {
+    return store.provider().Reset(t, {.group = kGroup,
+                                      .subscription = "s",
+                                      .to = Position{At(1), MessageId("target")},
+                                      .epoch = 1,
+                                      .operator_name = "ann"});
+  });
+  EXPECT_EQ(group_offset(), "target") << "nobody has committed since";
+  in([&](auto* t) { return store.provider().Save(t, Offset(0, 3, "m3", "one")); });
+  store.database_.Run("UPDATE st.offsets SET updated_at = now() - interval '1 hour'");
+  in([&](auto* t) { return store.provider().Save(t, Offset(0, 9, "m9", "two")); });
+  in([&](auto* t) { return store.provider().Save(t, Offset(1, 8, "m8", "two")); });
+  store.database_.Run("DELETE FROM st.instances");  // as a stop does
+  EXPECT_EQ(group_offset(), "m8");
+}
+
 // One with a fixed name may come back with fewer lanes.
 TEST(PostgresOffsets, OfALaneThatIsNoMoreDoNotHoldTheGroupBack) {
   PostgresStore store;

@@ -38,8 +38,9 @@ function serve(file) {
   });
 }
 
-async function shoot(page, name) {
-  if (shots) await page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
+// Of a page, or of a part of it.
+async function shoot(seen, name) {
+  if (shots) await seen.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
 }
 
 async function open(context, url, { width = 1200, scheme = 'light' } = {}) {
@@ -198,6 +199,127 @@ const cases = {
   },
 };
 
+const kDead = '019b79a0-0000-7000-8000-0000000000d1', kInDoubt = '019b79a0-0000-7000-8000-0000000000d2';
+
+// /api/sagas, which asks a database, from a file; what was asked for is kept.
+async function answerSagas(page, change = () => {}) {
+  const asked = [];
+  await page.route('**/api/sagas?*', (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    asked.push(String(query));
+    const saga = JSON.parse(fs.readFileSync(place('saga.json', change)));
+    if (!query.has('id')) return route.fulfill({ json: { sagas: [saga] } });
+    return query.get('id') === saga.id ? route.fulfill({ json: saga }) : route.fulfill({ status: 404, body: `there is no saga ${query.get('id')}\n` });
+  });
+  return asked;
+}
+
+const sagaCases = {
+  async 'an orchestrator tells how many sagas there are, and which wait for what'(context, url) {
+    const page = await open(context, url);
+    const row = page.getByRole('table', { name: 'Sagas by definition' }).getByRole('row').filter({ hasText: 'order' });
+    assert.deepEqual(await row.getByRole('cell').allTextContents(), ['order', '1,204', '3', '2', '1', '42/s', '88,801', '120', '7']);
+    const waiting = page.getByRole('table', { name: 'Dead and paused sagas' });
+    assert.deepEqual(await waiting.getByRole('row').filter({ hasText: kDead }).getByRole('cell').allTextContents(),
+      [kDead, 'order', 'dead', 'charge: HTTP.REFUSED the compensation of step charge: 403 <b id="hurt">no such charge</b>', '20 min ago']);
+    await page.getByRole('article').filter({ hasText: `Saga ${kInDoubt}` }).getByText(`signal '${kInDoubt}' 'charge' succeeded`).waitFor();
+    await page.getByRole('article').filter({ hasText: `Saga ${kDead}` }).getByText(`dead replay '${kDead}' --into-compensation`).waitFor();
+    assert.equal(await page.locator('#hurt').count(), 0, 'what others wrote is text');
+    // Whoever can't go on by himself comes first.
+    assert.deepEqual(await page.getByRole('article').getByRole('heading').evaluateAll((all) => all.map((head) => head.lastChild.data.split(' ').pop())), ['dead', 'paused', 'paused']);
+    assert.ok(await page.getByRole('link', { name: 'Sagas as JSON' }).isVisible());
+    assert.equal(await page.getByRole('link', { name: 'Offsets', exact: true }).count(), 0);
+    await shoot(page, 'orchestrator-light');
+  },
+  async 'one saga is shown with its steps over time, in bars and in words'(context, url) {
+    const page = await open(context, url);
+    const asked = await answerSagas(page);
+    await page.getByRole('link', { name: kDead }).click();
+    const card = page.getByRole('region', { name: `Saga ${kDead}` });
+    const bars = (name) => card.getByRole('img', { name: new RegExp(`^${name}: `) });
+    await bars('charge').waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'saga');
+    assert.equal(await page.locator('#announcer').textContent(), `Saga ${kDead} is Failed`);
+    assert.equal(await bars('charge').getAttribute('aria-label'),
+      'charge: Failed, began after 200 ms, 2 attempts spent, done after 30 s, its undoing failed, 1 attempt to undo it spent');
+    assert.equal(await bars('announce').getAttribute('aria-label'), 'announce: Compensated, began after 30 s, done after 100 ms, undone 1 min 38 s after the saga\'s begin');
+    assert.equal(await bars('gift').getAttribute('aria-label'), 'gift: Skipped, skipped');
+    assert.equal(await bars('ship').getAttribute('aria-label'), 'ship: Ready, not begun');
+    const rects = (name) => bars(name).locator('rect').evaluateAll((all) => all.map((rect) => rect.getAttribute('class')));
+    assert.deepEqual(await rects('reserve'), ['good']);
+    assert.deepEqual(await rects('charge'), ['again', 'again', 'good', 'again undo', 'bad undo']);
+    assert.deepEqual(await rects('announce'), ['good', 'undone undo']);
+    assert.deepEqual(await rects('approve'), ['bad']);
+    assert.deepEqual([...await rects('gift'), ...await rects('ship')], []);
+    // Where they stand: the third try of charge lasts from 26 s to 30 s of 120 s.
+    const third = await bars('charge').locator('rect').nth(2).evaluate((rect) => [rect.x.baseVal.value, rect.width.baseVal.value].map(Math.round));
+    assert.deepEqual(third, [217, 33]);
+    assert.equal(await card.locator('code').textContent(), `lockstepctl --database 'postgresql://shop_orchestrator@db.internal/shop' saga show ${kDead} --history`);
+    assert.equal(await page.locator('#hurt').count(), 0, 'what others wrote is text');
+    await card.getByText('Every change, by whom').click();
+    await card.getByRole('table', { name: 'Every change' }).getByText('compensation Succeeded → Compensated').waitFor();
+    await shoot(page, 'saga-light');
+    const rounds = asked.length;
+    await page.waitForRequest(/api\/sagas/);  // it follows by itself, and what was opened stays open
+    assert.ok(rounds >= 1 && await card.getByRole('table', { name: 'Every change' }).isVisible());
+    await page.getByRole('link', { name: 'All of order' }).click();
+    const list = page.getByRole('region', { name: 'Sagas of order' });
+    await list.getByRole('link', { name: kDead }).waitFor();
+    assert.deepEqual((await list.getByRole('cell').allTextContents()).slice(0, 3), [kDead, 'Failed, dead', 'charge failed']);
+    await page.getByRole('table', { name: 'Sagas by definition' }).getByRole('link', { name: '2', exact: true }).click();
+    await page.getByRole('region', { name: 'Paused sagas of order' }).getByRole('link', { name: kDead }).waitFor();
+    assert.equal(asked.at(-1), 'definition=order&state=Paused&limit=50');
+    await page.getByRole('link', { name: 'Close' }).click();
+    await page.locator('#saga').waitFor({ state: 'detached' });
+    // What is no id and no name is asked of nobody, whoever sent the link.
+    for (const hash of ['#saga=1;rm%20-rf', '#sagas=Order%26id=1', '#sagas=order&state=x%26dead=true']) {
+      await page.evaluate((text) => { location.hash = text; }, hash);
+      await page.waitForTimeout(200);
+    }
+    assert.deepEqual([...new Set(asked.slice(-2))].pop(), 'definition=order&limit=50', 'a state that is none is left out');
+    assert.ok(asked.every((query) => !/rm|Order|x&/.test(query)));
+  },
+  async 'a saga under way has its step in flight grow, and what is in doubt says so'(context, url) {
+    const page = await open(context, url);
+    await answerSagas(page, (saga) => {
+      Object.assign(saga, { state: 'Paused', error: null, error_code: null, failed_step: null, ended_at: null, dead_at: null, reason: 'step charge is in doubt' });
+      saga.steps = [saga.steps[0], { ...saga.steps[1], state: 'InFlight', compensating: false, in_doubt: true, compensation_attempts: 0, completed_at: null, error: null }];
+      saga.audit = saga.audit.slice(0, 3);
+    });
+    await page.goto(`${url}/#saga=${kDead}`);
+    await page.reload();
+    const charge = page.getByRole('img', { name: /^charge: InFlight, .*in doubt: nobody knows/ });
+    await charge.waitFor();
+    assert.equal(await charge.locator('rect').getAttribute('class'), 'again', 'not under way: in doubt');
+    const end = await charge.locator('rect').evaluate((rect) => Math.round(rect.x.baseVal.value + rect.width.baseVal.value));
+    assert.equal(end, 1000, 'up to now');
+    // One that is not there is said, and nothing is lost by it.
+    await page.goto(`${url}/#saga=${kInDoubt}`);
+    await page.getByRole('region', { name: `Saga ${kInDoubt}` }).getByText('there is no saga').waitFor();
+  },
+  async 'a saga can be read light and dark, on a phone, and its bars stand out'(context, url) {
+    for (const scheme of ['light', 'dark']) {
+      for (const width of [1200, 390, 320]) {
+        const page = await open(context, url, { width, scheme });
+        await answerSagas(page);
+        await page.goto(`${url}/#saga=${kDead}`);
+        await page.reload();
+        await page.locator('svg.tries rect.undo').first().waitFor();
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${over} px too wide at ${width}`);
+        for (const selector of ['.pill.undone', '.pill.bad', '.pill.warning', '.saga-steps .quiet', '.saga-steps .reason', '.legend li']) {
+          const contrast = await page.locator(`${selector}:visible`).first().evaluate(contrastOf);
+          assert.ok(contrast >= 4.5, `${selector} has a contrast of ${contrast.toFixed(2)} (${scheme})`);
+        }
+        const colours = await page.locator('.legend rect').evaluateAll((all) => all.map((rect) => getComputedStyle(rect).fill));
+        assert.equal(new Set(colours).size, 5);
+        await shoot(page.locator('#saga'), `saga-${scheme}-${width}`);
+        await page.close();
+      }
+    }
+  },
+};
+
 // Last, for a refused connection is an error in the console, as it should be.
 async function losesItsProcess(context, url, server) {
   const page = await open(context, url);
@@ -213,6 +335,7 @@ async function losesItsProcess(context, url, server) {
 withBrowser(async (context, problems) => {
   const { url, server } = await serve(place('runner.json'));
   const other = await serve(place('publisher.json'));
+  const sagas = await serve(place('orchestrator.json'));
   try {
     const page = await open(context, other.url);
     await page.getByText('Topic catalog.video.deleted.v1 is out of reach').first().waitFor();
@@ -226,12 +349,18 @@ withBrowser(async (context, problems) => {
       await run(context, url);
       console.log(`ok: ${name}`);
     }
-    assert.deepEqual(problems, [], 'the console is clean and nothing outside is asked');
+    for (const [name, run] of Object.entries(sagaCases)) {
+      await run(context, sagas.url);
+      console.log(`ok: ${name}`);
+    }
+    // The browser tells of the saga that is not there, as it should.
+    assert.deepEqual(problems.filter((line) => !/status of 404/.test(line)), [], 'the console is clean and nothing outside is asked');
     await losesItsProcess(context, url, server);
     console.log('ok: a lost process is told, and that it is back');
   } finally {
     server.kill('SIGKILL');
     other.server.kill('SIGKILL');
+    sagas.server.kill('SIGKILL');
     fs.rmSync(folder, { recursive: true, force: true });
   }
 }).catch((error) => {

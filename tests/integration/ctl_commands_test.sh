@@ -27,7 +27,7 @@ ends() { # STATUS REGEX COMMAND…: ends with this status and says so
 
 # A wrong command line is status 2 and names the word.
 ends 2 "^lockstepctl: no command 'frobnicate'; there are: backfill, .*, verify" "$ctl" frobnicate
-ends 2 "^lockstepctl outbox: no command 'pendin'; there are: create, drop, list, pending, " "$ctl" outbox pendin x
+ends 2 "^lockstepctl outbox: no command 'pendin'; there are: create, content-dedup, drop, list, pending, " "$ctl" outbox pendin x
 ends 2 "^lockstepctl outbox: no command 'pendin'; " "$ctl" --json outbox pendin --key a
 ends 2 '^lockstepctl offsets: name a command: ' "$ctl" offsets
 ends 2 'table is required' "$ctl" outbox pending

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/demo ends in an equal read model; and killed at any moment it leaves nothing behind.
 # A column more needs no compiler.
-#   demo_test.sh BIN_DIR whole | column | transport NAME | kill SIGNAL MOMENT
+#   demo_test.sh BIN_DIR whole | saga | column | transport NAME | kill SIGNAL MOMENT
 set -euo pipefail
 bin=$1
 shift
@@ -75,6 +75,7 @@ has_come() {
     programs) [ -e $dir/runner.log ] ;;
     running) grep -q ' applied ' "$aside/out" ;;
     comparing) grep -q ' applied 2000 ' "$aside/out" ;;
+    story) grep -q '^3. Cleo' "$aside/out" ;;
     *) echo "no moment $1"; exit 2 ;;
   esac
 }
@@ -83,6 +84,12 @@ case $1 in
   whole)
     demo --bin "$bin" --changes 400 --rate 400 | tee "$aside/out"
     grep -q 'The read model equals the source' "$aside/out"
+    ;;
+  saga)
+    command -v node >/dev/null || { echo "SKIPPED: node is not installed"; exit 77; }
+    demo --bin "$bin" --saga | tee "$aside/out"
+    grep -q 'Stock, money, events and sagas agree' "$aside/out"
+    [ "$(grep -c 'undone: announce, then charge, then reserve' "$aside/out")" -eq 2 ]
     ;;
   transport)
     # Publisher, runner and lockstepctl on another client library, which says so in the daemons' logs.
@@ -117,6 +124,9 @@ case $1 in
         stand_ins "$moment"
         arguments=(--preset none) PATH=$aside/stand-ins:$PATH ;;
       comparing) arguments=(--bin "$bin" --changes 2000 --rate 4000) ;;
+      story)
+        command -v node >/dev/null || { echo "SKIPPED: node is not installed"; exit 77; }
+        arguments=(--bin "$bin" --saga) ;;
     esac
     # A command started with & would ignore SIGINT; a user's does not.
     setsid env --default-signal=INT LOCKSTEP_DEMO_TEST="$TMPDIR" scripts/demo "${arguments[@]}" >"$aside/out" 2>"$aside/err" &

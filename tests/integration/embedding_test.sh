@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Lockstep, builds examples/embedded_publisher and examples/embedded_runner against it with
-# find_package, and runs them: an order goes from one to the other through the installed emulator.
+# Installs Lockstep, builds examples/embedded_publisher, embedded_runner and embedded_orchestrator against it with
+# find_package, and runs them: an order goes from one to the other through the installed emulator, a saga to its end.
 #   embedding_test.sh BUILD_DIR SOURCE_DIR     (needs LOCKSTEP_TEST_PG)
 set -euo pipefail
 build=$(cd "$1" && pwd) source=$(cd "$2" && pwd)
@@ -22,7 +22,7 @@ done
 flags=()
 [ ! -f "$build/CMakeCache.txt" ] || while IFS= read -r line; do flags+=("-D${line}"); done < <(
   grep -E '^CMAKE_(CXX_COMPILER|CXX_COMPILER_LAUNCHER|BUILD_TYPE|CXX_FLAGS):' "$build/CMakeCache.txt")
-for example in embedded_publisher embedded_runner; do
+for example in embedded_publisher embedded_runner embedded_orchestrator; do
   quietly cmake -G Ninja -S "$source/examples/$example" -B "$dir/$example" "-DCMAKE_PREFIX_PATH=$dir/prefix" "${flags[@]}"
   quietly cmake --build "$dir/$example"
 done
@@ -47,6 +47,16 @@ sql -f "$source/examples/embedded_publisher/orders.sql"
 # The publisher, with its own bus.
 "$dir/embedded_publisher/embedded_publisher" "$LOCKSTEP_DATABASE" | tee "$dir/out"
 grep -q 'heard shop.OrderPlaced of order 1' "$dir/out"
+
+# Sagas, with steps in C++: one that goes through, one that is undone.
+quietly lockstepctl migrate up --set saga
+for name in ann eve; do
+  "$dir/embedded_orchestrator/embedded_orchestrator" "$LOCKSTEP_DATABASE" "$source/examples/embedded_orchestrator/trip.yaml" $name | tee "$dir/out"
+  case $name in
+    ann) grep -q 'the trip of ann is Completed' "$dir/out" && grep -q 'booked a bed' "$dir/out" ;;
+    eve) grep -q 'the trip of eve is Failed' "$dir/out" && grep -q 'gave a booking back' "$dir/out" ;;
+  esac || fail "the trip of $name"
+done
 
 # From publisher to runner.
 lockstep-emulator --port 0 >"$dir/emulator" 2>/dev/null &

@@ -5,7 +5,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$1"
 codes='outbox_flush_[a-z_]+|EVENTBUS_[A-Z_]+|[A-Z]{2,}\.[A-Z][A-Z_]{3,}'
-folders=(ctl emulator envelope offsets operations platform postgres projections publisher pubsub runner sql state web)
+folders=(ctl emulator envelope idempotency offsets operations platform postgres projections publisher pubsub runner sagas sql state web)
 sources=$(grep -rhoE --include='*.cc' --include='*.h' --include='*.sql' --include='*.js' \
   --exclude='*test.cc' --exclude-dir=testing "[\"']($codes)[\"']" "${folders[@]}" | tr -d "\"'" | sort -u)
 # The first column of a table whose last one, the cure, is not empty.

@@ -32,13 +32,13 @@ start runner "$bin/lockstep-runner" --config "$dir/runner.yaml" --database "$fee
 sql "$first" "$(enqueue a 1 '{"title": "one", "amount": 1}')" >/dev/null
 sql "$first" "$(enqueue b 1 '{"title": "one", "amount": 1}')" >/dev/null
 await 2 "$feed" 'SELECT count(*) FROM feed.item'
-await 2 "$second" 'SELECT count(*) FROM shop.outbox WHERE published_at IS NOT NULL'
+await 2 "$second" 'SELECT count(*) FROM shop.outbox_status WHERE published_at IS NOT NULL'
 standby_cut "$dir/second" "$STANDBY_PORT"
 # Published and applied, and the second server knows nothing of it.
 sql "$first" "$(enqueue a 2 '{"title": "lost", "amount": 2}')" >/dev/null
 sql "$first" "$(enqueue a 3 '{"title": "lost", "amount": 3}')" >/dev/null
 await 'lost|3' "$feed" "SELECT title, version FROM feed.item WHERE id = 'a'"
-await 0 "$first" 'SELECT count(*) FROM shop.outbox WHERE published_at IS NULL'
+await 0 "$first" 'SELECT count(*) FROM shop.outbox_status WHERE published_at IS NULL'
 postgres_kill "$dir/first"
 standby_promote "$dir/second"
 

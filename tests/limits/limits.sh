@@ -107,11 +107,12 @@ ages() {
   sql "$source" "SELECT lockstep.enqueue('shop.outbox', 'shop.item.set.v1', 'item', 'old' || i, 'Set', 1,
     convert_to('{\"title\": \"old\"}', 'UTF8'), content_type => 'application/json', occurred_at => now() - interval '1 year')
     FROM generate_series(1, 500) i" >/dev/null
-  sql "$source" "UPDATE shop.outbox SET created_at = now() - interval '1 year', available_at = now() - interval '1 year'"
+  sql "$source" "UPDATE shop.outbox SET created_at = now() - interval '1 year';
+    UPDATE shop.outbox_pending SET available_at = now() - interval '1 year'"
   run_publisher
   run_runner
   await 500 "$feed" "SELECT count(*) FROM feed.item WHERE title = 'old'"
-  await 0 "$source" 'SELECT count(*) FROM shop.outbox WHERE published_at IS NULL'
+  await 0 "$source" 'SELECT count(*) FROM shop.outbox_status WHERE published_at IS NULL'
   is 500 "$source" 'SELECT count(*) FROM shop.outbox'  # the cleaner counts from the publishing
   get "$(url_of runner)/metrics" >"$dir/metrics"
   if grep -E '^[a-z_]+(\{.*\})? -' "$dir/metrics" | grep -v ' -1$'; then fail 'a negative metric'; fi
@@ -148,7 +149,6 @@ parked() {
   local count=${PARKED:-100000}
   prepare
   sql "$source" "$(enqueue one 1 '{}' Unknown)" >/dev/null
-  # As enqueue writes them, without its checks.
   sql "$source" "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, version, payload, content_type)
     SELECT lockstep.new_event_id(), 'shop.item.set.v1', 'item', 'one', 'Set', v,
            convert_to('{\"title\": \"t' || v || '\", \"amount\": 1}', 'UTF8'), 'application/json'
@@ -171,7 +171,6 @@ parked() {
 keys() {
   local count=${KEYS:-1000000}
   prepare
-  # As enqueue writes them, without its checks: what is tried is the rest.
   began
   sql "$source" "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, version, payload, content_type)
     SELECT lockstep.new_event_id(), 'shop.item.set.v1', 'item', 'key' || i, 'Set', 1, convert_to('{\"title\": \"t\"}', 'UTF8'),
@@ -183,7 +182,7 @@ keys() {
   run_runner
   await "$count" "$feed" "SELECT coalesce(max(n_tup_ins), 0) FROM pg_stat_user_tables WHERE relname = 'item'"
   await "$count" "$feed" 'SELECT count(*) FROM feed.item'
-  await 0 "$source" 'SELECT count(*) FROM shop.outbox WHERE published_at IS NULL'
+  await 0 "$source" 'SELECT count(*) FROM shop.outbox_status WHERE published_at IS NULL'
   echo "keys: $count keys published and applied in $(took); publisher $(memory "$publisher"), runner $(memory "$runner")"
   end_both
 }

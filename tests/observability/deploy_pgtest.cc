@@ -46,6 +46,11 @@ class DeployTest : public ::testing::TestWithParam<std::tuple<const char*, const
   Pair pair_;
 };
 
+class OrchestratorManifest : public ::testing::Test {
+ protected:
+  Pair pair_;
+};
+
 TEST_P(DeployTest, StartsAndAnswersItsProbes) {
   PlaceFiles();
   const YAML::Node container = Container();
@@ -55,6 +60,28 @@ TEST_P(DeployTest, StartsAndAnswersItsProbes) {
   const auto daemon = pair_.Start(CommandLine(container), {{"LOCKSTEP_DATABASE", database}}, url);
   for (const char* probe : {"startupProbe", "livenessProbe", "readinessProbe"}) {
     if (!container[probe]) continue;  // Cloud Run has no readiness probe
+    const std::string path = container[probe]["httpGet"]["path"].as<std::string>();
+    EXPECT_TRUE(pair_.Await([&] { return Get(url + path).status == 200; }, probe))
+        << path << "\n"
+        << daemon->output();
+  }
+}
+
+TEST_F(OrchestratorManifest, StartsAndAnswersItsProbes) {
+  ASSERT_EQ(pair_.Ctl({"--database", pair_.source.url(), "migrate", "up", "--set", "saga"}).status,
+            0);
+  const std::string file = pair_.directory + "/orchestrator.yaml";
+  WriteFile(file, ReadFile(LOCKSTEP_SOURCE "/deploy/config/orchestrator.yaml"));
+  Change(file, "0.0.0.0", "127.0.0.1");
+  Change(file, "port: 9103", "port: 0");
+  const YAML::Node container = YAML::LoadFile(
+      LOCKSTEP_SOURCE
+      "/deploy/kubernetes/orchestrator.yaml")["spec"]["template"]["spec"]["containers"][0];
+  ASSERT_EQ(container["args"][1].as<std::string>(), "/etc/lockstep/orchestrator.yaml");
+  std::string url;
+  const auto daemon = pair_.Start({container["command"][0].as<std::string>(), "--config", file},
+                                  {{"LOCKSTEP_DATABASE", pair_.source.url()}}, url);
+  for (const char* probe : {"startupProbe", "livenessProbe", "readinessProbe"}) {
     const std::string path = container[probe]["httpGet"]["path"].as<std::string>();
     EXPECT_TRUE(pair_.Await([&] { return Get(url + path).status == 200; }, probe))
         << path << "\n"

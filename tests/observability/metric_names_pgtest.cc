@@ -26,6 +26,29 @@ std::set<std::string> Without(const std::set<std::string>& all, const std::set<s
   return rest;
 }
 
+// What an orchestrator shows that has run a saga, beside the outbox.
+std::string OfOrchestrator(Pair& pair) {
+  const std::string file = pair.directory + "/saga.yaml";
+  WriteFile(file, "saga: seen\nversion: 1\nsteps: [{name: look, action: sql:public.look}]\n");
+  pair.source.Run("CREATE FUNCTION public.look(request jsonb) RETURNS jsonb RETURN request");
+  const std::vector<std::vector<std::string>> commands = {
+      {"migrate", "up", "--set", "saga"},
+      {"saga", "register", file},
+      {"saga", "start", "seen", "--tenant", "acme", "--key", Pair::VideoId(7)}};
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.begin(), {"--database", pair.source.url()});
+    const Ran ran = pair.Ctl(command);
+    EXPECT_EQ(ran.status, 0) << ran.output;
+  }
+  std::string url;
+  const auto orchestrator = pair.Start(
+      {"lockstep-orchestrator", "--database", pair.source.url(), "--http.port", "0"}, {}, url);
+  EXPECT_TRUE(
+      pair.Await([&] { return pair.Metric(url, R"(tx_saga_completed_total{def="seen"})") == 1; },
+                 "a saga that is completed"));
+  return Get(url + "/metrics").body;
+}
+
 TEST(MetricNamesTest, NamesAreDocumentedLabelsAreFewAndPromtoolHasOneRemark) {
   Pair pair;
   pair.StartPublisher();
@@ -39,18 +62,23 @@ TEST(MetricNamesTest, NamesAreDocumentedLabelsAreFewAndPromtoolHasOneRemark) {
       "a dead letter"));
   const std::string of_runner = Get(pair.runner_url + "/metrics").body;
   const std::string of_publisher = Get(pair.publisher_url + "/metrics").body;
+  const std::string of_orchestrator = OfOrchestrator(pair);
   std::set<std::string> exported = Exported(of_runner);
+  exported.merge(Exported(of_orchestrator));
   exported.merge(Exported(of_publisher));
   const std::set<std::string> documented = DocumentedMetrics();
   EXPECT_THAT(Without(exported, documented), IsEmpty()) << "exported, not in docs/metrics.md";
+  // Of a group with HTTP handlers, which this one has not.
+  exported.insert({"runner_handler_calls_total", "runner_handler_seconds"});
   EXPECT_THAT(Without(documented, exported), IsEmpty()) << "in docs/metrics.md, not exported";
-  for (const std::string& text : {of_runner, of_publisher}) {
+  for (const std::string& text : {of_runner, of_publisher, of_orchestrator}) {
     EXPECT_THAT(text, Not(HasSubstr(Pair::VideoId(7)))) << "a key in a label";
     EXPECT_THAT(text, Not(HasSubstr("acme"))) << "a tenant in a label";
-    EXPECT_THAT(Labels(text), ::testing::IsSubsetOf({"table", "topic", "result", "code", "group",
-                                                     "stage", "kind", "class", "role", "le",
-                                                     // of lockstep_build_info
-                                                     "version", "commit", "transports"}));
+    EXPECT_THAT(Labels(text),
+                ::testing::IsSubsetOf({"table", "topic", "result", "code", "group", "stage", "kind",
+                                       "class", "role", "route", "le", "def", "step", "state",
+                                       // of lockstep_build_info
+                                       "version", "commit", "transports"}));
   }
   const auto promtool = [&](const std::string& text) {
     WriteFile(pair.directory + "/metrics.txt", text);
@@ -62,6 +90,7 @@ TEST(MetricNamesTest, NamesAreDocumentedLabelsAreFewAndPromtoolHasOneRemark) {
   if (publisher.status == 127) GTEST_SKIP() << "promtool is not installed (Debian: prometheus)";
   EXPECT_EQ(publisher.status, 0) << publisher.output;
   EXPECT_EQ(publisher.output, "");
+  EXPECT_EQ(promtool(of_orchestrator).output, "");
   // The contract's name is what it remarks on, and that alone (docs/adr/0008).
   const Ran runner = promtool(of_runner);
   EXPECT_EQ(runner.status, 3) << runner.output;

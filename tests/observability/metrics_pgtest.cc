@@ -8,6 +8,7 @@
 #include "platform/version.h"
 #include "tests/observability/pair.h"
 #include "tests/observability/scrape.h"
+#include "tests/support/outbox_status.h"
 
 namespace lockstep::observability {
 namespace {
@@ -34,7 +35,9 @@ class MetricsTest : public ::testing::Test {
     pair_.Enqueue(9, 3);  // a gap
     ASSERT_TRUE(Await([&] { return Unpublished() == 0; }, "18 rows published"));
     pair_.source.Run(
-        "UPDATE catalog.video_outbox SET published_at = NULL, message_id = NULL WHERE "
+        testing::StatusCanBeWritten("catalog.video_outbox") +
+        "UPDATE catalog.video_outbox_status SET published_at = NULL, message_id = NULL, "
+        "locked_at = now() WHERE "
         "aggregate_id = '" +
         Pair::VideoId(3) + "' AND version = 2");
     ASSERT_TRUE(Await([&] { return Unpublished() == 0; }, "one of them again"));
@@ -79,7 +82,7 @@ class MetricsTest : public ::testing::Test {
                       "dead again"));
   }
   int64_t Outbox(const std::string& where) {
-    return pair_.source.QueryInt("SELECT count(*) FROM catalog.video_outbox WHERE " + where);
+    return pair_.source.QueryInt("SELECT count(*) FROM catalog.video_outbox_status WHERE " + where);
   }
   int64_t Unpublished() { return Outbox("published_at IS NULL AND dead_at IS NULL"); }
   bool Await(const std::function<bool()>& condition, const char* what) {
@@ -167,7 +170,7 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
       "a checkpoint"));
   EXPECT_LT(runner("runner_checkpoint_age_seconds"), 60);
   EXPECT_EQ(runner("lockstep_ready", R"(role="runner")"), 1);
-  EXPECT_EQ(runner("replay_total", R"(kind="dead_letter")"), 0);
+  EXPECT_EQ(runner("tx_replay_total", R"(kind="dead_letter")"), 0);
   // An operator cures the poison: it is replayed, and what was parked behind it is released.
   pair_.feed.Run("UPDATE feed_state.dead_letters SET payload = convert_to('{\"video_id\":\"" +
                  Pair::VideoId(7) + "\",\"title\":\"cured\"}', 'UTF8')");
@@ -176,7 +179,7 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
                       "replay", "--id", "1", "--reason", "cured"})
                 .status,
             0);
-  ASSERT_TRUE(reads("replay_total", 1, R"(kind="dead_letter")"));
+  ASSERT_TRUE(reads("tx_replay_total", 1, R"(kind="dead_letter")"));
   ASSERT_TRUE(reads("runner_parked_keys", 1));
   ASSERT_TRUE(reads("runner_dead_letters_open", 0));
   // The version that was missing comes: this runner releases what waits for it.
@@ -228,9 +231,9 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   EXPECT_TRUE(Await(
       [&] {
         publisher.Read();
-        return publisher("replay_total", R"(kind="outbox")") == 1;
+        return publisher("tx_replay_total", R"(kind="outbox")") == 1;
       },
-      "replay_total"));
+      "tx_replay_total"));
   EXPECT_EQ(publisher("lockstep_ready", R"(role="publisher")"),
             Get(pair_.publisher_url + "/readyz").status == 200 ? 1 : 0);
   const auto build = [](const char* role) {
@@ -281,6 +284,12 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
     EXPECT_EQ(runner("replica_differences", fmt::format(R"(class="{}",group="feed")", each)), 0);
   }
 
+  EXPECT_EQ(runner("runner_paused", R"(group="feed")"), 0);
+  // What content dedup and other routes than the bus tell is in contents_pgtest and routes_pgtest.
+  EXPECT_EQ(publisher("outbox_dedup_hits_total", table), 0);
+  EXPECT_GT(publisher("outbox_route_total", R"(result="success",route="bus:catalog.events",)" +
+                                                table + R"(,topic="catalog.video.changed.v1")"),
+            0);
   EXPECT_THAT(runner.NotLookedAt(), IsEmpty());
   EXPECT_THAT(publisher.NotLookedAt(), IsEmpty());
 }

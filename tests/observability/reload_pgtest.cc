@@ -11,6 +11,7 @@
 #include "platform/log/log.h"
 #include "publisher/options/options.h"
 #include "runner/service/runner_options.h"
+#include "sagas/orchestrator/options.h"
 #include "tests/observability/pair.h"
 
 namespace lockstep::observability {
@@ -104,6 +105,12 @@ std::set<std::string> Documented(const std::string& daemon) {
 TEST(ReloadTest, ThePageNamesTheKeysThatAreFollowed) {
   EXPECT_EQ(Documented("publisher"), Followed([](ConfigSection& config) {
               publisher::PublisherConfig options;
+              HttpOptions http;
+              log::Options log;
+              Bind(config, options, http, log);
+            }));
+  EXPECT_EQ(Documented("orchestrator"), Followed([](ConfigSection& config) {
+              sagas::OrchestratorOptions options;
               HttpOptions http;
               log::Options log;
               Bind(config, options, http, log);

@@ -51,13 +51,44 @@ class RunbookTest : public ::testing::Test {
         "INSERT INTO lockstep.backfills (outbox, name, declaration, created_by, state, last_error) "
         "VALUES ('catalog.video_outbox', 'videos', '{}', 'test', 'failed', 'row 321 has no "
         "version')");
+    const std::string file = pair_.directory + "/order.yaml";
+    WriteFile(file,
+              "saga: order\nversion: 1\nsteps: [{name: charge, action: 'http://127.0.0.1:1/'}]\n");
+    for (std::vector<std::string> command : std::vector<std::vector<std::string>>{
+             {"migrate", "up", "--set", "saga"}, {"saga", "register", file}}) {
+      command.insert(command.begin(), {"--database", pair_.source.url()});
+      const Ran ran = pair_.Ctl(command);
+      ASSERT_EQ(ran.status, 0) << ran.output;
+    }
     pair_.feed.Run("UPDATE feed_state.dead_letters SET payload = convert_to('{\"video_id\":\"" +
                    Pair::VideoId(1) + "\",\"title\":\"cured\"}', 'UTF8') WHERE id = 1");
+  }
+  // A new saga in the source's database that is what the command is for: dead, paused by somebody,
+  // or paused for its step is in doubt.
+  std::string SagaFor(const std::string& command) {
+    const std::string id(
+        pair_.source.Query("SELECT lockstep.saga_start('order', '{}')::text").Text(0, 0));
+    const auto call = [&](const std::string& function) {
+      pair_.source.Query("SELECT lockstep." + With(function, "$id", "'" + id + "'"));
+    };
+    if (command.find(" dead ") != std::string::npos) {
+      call("saga_save($id, 'Failed', 'step charge failed', 'no', 'SAGA.STEP_REFUSED', 0, true)");
+    } else if (command.find(" resume ") != std::string::npos) {
+      call("saga_pause($id, 'ann')");
+    } else {
+      call(
+          "saga_save_step($id, 0, 'Ready', 'InFlight', false, 1, 0, NULL, NULL, true, false, "
+          "'lost', "
+          "'SAGA.IN_DOUBT', NULL)");
+      call("saga_save($id, 'Paused', 'step charge is in doubt', NULL, NULL, NULL, false)");
+    }
+    return id;
   }
   std::string Dead(const std::string& what) {
     return std::string(
         pair_.source
-            .Query("SELECT " + what + "::text FROM catalog.video_outbox WHERE dead_at IS NOT NULL")
+            .Query("SELECT " + what +
+                   "::text FROM catalog.video_outbox_status WHERE dead_at IS NOT NULL")
             .Text(0, 0));
   }
   static std::string With(std::string text, const std::string& from, const std::string& to) {
@@ -84,9 +115,11 @@ TEST_F(RunbookTest, ItsCommandsCanBeTyped) {
       line = With(line, "<source>", "'" + pair_.source.url() + "'");
       line = With(line, "<event_id>", event);
       line = With(line, "<backfill>", "videos");
+      if (line.find("<saga>") != std::string::npos) line = With(line, "<saga>", SagaFor(line));
       line = With(line, "catalog.yaml", LOCKSTEP_BUILD "/examples/catalog/catalog.yaml");
-      const bool outbox = std::regex_search(line, std::regex(" (outbox|backfill) "));
-      const bool changes = std::regex_search(line, std::regex(" quarantine "));
+      const bool outbox = std::regex_search(line, std::regex(" (outbox|backfill|saga) "));
+      const bool changes =
+          std::regex_search(line, std::regex(" (quarantine|saga retry|saga skip) "));
       const Ran ran = pair_.Type("cd " + pair_.directory + " && export LOCKSTEP_DATABASE='" +
                                  (outbox ? pair_.source.url() : pair_.feed.url()) + "' && " + line +
                                  (changes ? " --yes" : ""));
@@ -102,7 +135,8 @@ TEST_F(RunbookTest, ItsSqlRuns) {
   for (const std::string& block : Blocks("sql")) {
     std::string sql = With(block, "<pid>", "0");
     sql = With(sql, "<sequence>", Dead("min(sequence)"));
-    const bool source = sql.find("video_outbox") != std::string::npos;
+    const bool source = sql.find("video_outbox") != std::string::npos ||
+                        sql.find("lockstep.saga") != std::string::npos;
     (source ? pair_.source : pair_.feed).Run(sql);
     ++ran;
   }

@@ -92,14 +92,13 @@ says 'epoch 2' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" of
 await 'done' "$feed" 'SELECT seek_state FROM feed_state.consumer_groups WHERE epoch = 2'
 await 3 "$feed" "SELECT count(*) FROM feed.item WHERE id LIKE 'k_'"
 says 'offsets.reset|reset' "$ctl" --database "$feed_reader" offsets history feed --schema feed_state
-await 1 "$feed" "SELECT count(*) FROM feed_state.dead_letters WHERE state = 'dead'"
-says '' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" dead-letters discard --key poison --yes --reason again
+# What was decided about an event holds after it, too.
 await 4 "$feed" 'SELECT count(*) FROM feed.item'
 
 # The outbox by hand.
 stop "$publisher_pid"
 may "$writer" "$(enqueue held 1 '{"title": "secret"}')"
-sql "$source" "UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity', last_error = 'by hand'"
+sql "$source" "UPDATE shop.outbox_pending SET dead_at = now(), available_at = 'infinity', last_error = 'by hand'"
 says 'held v1' "$ctl" --database "$reader" outbox dead shop.outbox
 says 'shop.outbox' "$ctl" --database "$reader" outbox list
 refuses 'permission denied' "$ctl" --database "$reader" outbox replay shop.outbox --key held --yes
@@ -117,16 +116,24 @@ if grep -E 'level=(error|critical)|permission denied' "$dir/publisher.log" "$dir
 sql "$writer" "SELECT lockstep.grant_publisher('shop.outbox', current_user::regrole)" >/dev/null 2>&1 || true
 may_not "$writer" 'SELECT payload FROM shop.outbox'
 may_not "$writer" 'UPDATE shop.outbox SET payload = NULL'
-may_not "$writer" 'UPDATE shop.outbox SET published_at = now()'
+may_not "$writer" 'UPDATE shop.outbox_pending SET available_at = now()'
+may_not "$writer" 'SELECT * FROM shop.outbox_pending'
+may_not "$writer" 'INSERT INTO shop.outbox_pending (sequence, aggregate_hash, version) VALUES (1, 1, 1)'
+may_not "$writer" 'INSERT INTO shop.outbox_published (sequence, published_at, attempts) VALUES (1, now(), 0)'
+may_not "$writer" 'SELECT * FROM shop.outbox_status'
+may_not "$writer" 'CREATE TEMP TABLE mine AS SELECT 1; CREATE TRIGGER t AFTER INSERT ON mine REFERENCING NEW TABLE AS inserted EXECUTE FUNCTION shop.outbox_inserted()'
 may_not "$writer" 'DELETE FROM shop.outbox'
-may_not "$writer" "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, version, payload, published_at)
-  VALUES (gen_random_uuid(), 't', 'x', 'y', 'T', 1, '', now())"
+may_not "$writer" "INSERT INTO shop.outbox (event_id, topic, aggregate_type, aggregate_id, event_type, version, payload, sequence)
+  OVERRIDING SYSTEM VALUE VALUES (gen_random_uuid(), 't', 'x', 'y', 'T', 1, '', 1)"
 may_not "$writer" 'SELECT * FROM lockstep.outbox_audit'
 may_not "$writer" 'SELECT * FROM shop.orders'
 may_not "$writer" 'CREATE TABLE shop.mine (a int)'
 may_not "$writer" "SELECT lockstep.drop_outbox('shop.outbox', true)"
 may_not "$publisher" 'SELECT * FROM shop.orders'
 may_not "$publisher" 'UPDATE shop.outbox SET payload = $$x$$'
+refuses 'can only be updated to DEFAULT' psql -v ON_ERROR_STOP=1 -d "$publisher" -c "UPDATE shop.outbox SET payload_sha = 'x'"
+may_not "$publisher" 'UPDATE shop.outbox_pending SET quarantined_at = now()'
+may_not "$publisher" 'UPDATE shop.outbox_published SET published_at = now()'
 may_not "$publisher" "$(enqueue k9 1 '{}')"
 may_not "$publisher" 'UPDATE lockstep.outbox_audit SET note = NULL'
 may_not "$publisher" 'DELETE FROM lockstep.outbox_audit'
@@ -148,7 +155,10 @@ is 0 "$publisher" "SELECT lockstep.clean_audit('shop.outbox', interval '-1200 mo
 is "${name}_operator,${name}_publisher" "$source" "SELECT string_agg(role, ',' ORDER BY role) FROM lockstep.outbox_audit WHERE actor = 'ann'"
 may_not "$operator" 'SELECT payload FROM shop.outbox'
 may_not "$operator" 'DELETE FROM shop.outbox'
-may_not "$operator" 'UPDATE shop.outbox SET published_at = now()'
+may_not "$operator" 'DELETE FROM shop.outbox_pending'
+may_not "$operator" 'INSERT INTO shop.outbox_published (sequence, published_at, attempts) VALUES (1, now(), 0)'
+may_not "$operator" 'UPDATE shop.outbox_leases SET owner = $$me$$'
+may "$reader" 'SELECT * FROM shop.outbox_status'
 may_not "$operator" 'UPDATE lockstep.outbox_audit SET actor = NULL'
 may_not "$reader" 'SELECT payload FROM shop.outbox'
 may_not "$runner" 'SELECT * FROM other_state.inbox'

@@ -15,7 +15,7 @@ evil="'k' || U&'\\001B[2J\\001B]0;owned\\0007\\009B31m\\202E\\2066\\000Aforged l
 sql "$LOCKSTEP_DATABASE" "
   SELECT lockstep.enqueue('shop.outbox', 't', $evil, $evil, 'T', 1, '{}', tenant_id => $evil,
                           attributes => jsonb_build_object($evil, $evil));
-  UPDATE shop.outbox SET dead_at = now(), available_at = 'infinity', last_error = $evil;
+  UPDATE shop.outbox_pending SET dead_at = now(), available_at = 'infinity', last_error = $evil;
   INSERT INTO st.consumer_groups (group_name) VALUES ('g');
   INSERT INTO st.slots (group_name, slot, subscription) VALUES ('g', 1, 's');
   INSERT INTO st.dead_letters (group_name, generation, message_id, aggregate_key, version, event_type, ordering_key,
@@ -39,6 +39,22 @@ shows "$ctl" dead-letters list --schema st --group g
 shows "$ctl" dead-letters show 1 --schema st --group g --payload
 shows "$ctl" dead-letters quarantine --id 1 --schema st --group g
 shows "$ctl" --json dead-letters show 1 --schema st --group g
+# Sagas: whatever their callers and participants say.
+"$ctl" migrate up --set saga >/dev/null
+echo '{saga: s, version: 1, steps: [{name: a, action: wait}]}' >"$dir/saga.yaml"
+"$ctl" saga register "$dir/saga.yaml" >/dev/null
+saga=$(sql "$LOCKSTEP_DATABASE" "SELECT lockstep.saga_start('s', jsonb_build_object('a', $evil, $evil, 1), $evil, NULL, $evil)")
+sql "$LOCKSTEP_DATABASE" "SELECT lockstep.saga_save_step('$saga', 0, 'Ready', 'Failed', false, 1, 0, NULL, NULL, false, false, $evil, 'C', to_jsonb($evil));
+  SELECT lockstep.saga_save('$saga', 'Failed', $evil, $evil, 'C', 0, true)" >/dev/null
+shows "$ctl" saga list
+shows "$ctl" saga show "$saga"
+shows "$ctl" saga show "$saga" --payloads --history
+shows "$ctl" saga show "$saga" --json --payloads
+shows "$ctl" saga dead list
+shows "$ctl" saga dead inspect "$saga" --payloads
+shows "$ctl" saga dead quarantine "$saga"
+shows "$ctl" saga dead quarantine "$saga" --yes --reason "$(printf 'k\033[2J')"
+shows "$ctl" saga show "$saga" --history
 "$ctl" --json outbox dead shop.outbox | python3 -c '
 import json, sys
 assert json.load(sys.stdin)[0]["aggregate_id"].endswith("\u202e\u2066\nforged line")' || fail "--json has another text"

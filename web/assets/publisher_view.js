@@ -41,7 +41,21 @@ function topics(outbox, doc) {
     { label: 'Published', number: true, cell: (t) => count(t.published) },
     { label: 'Last publish', number: true, cell: (t) => age(t.last_publish_at, doc.now) },
     { label: 'Why', cell: (t) => t.outage || none },
-  ], outbox.topics, (t) => t.topic));
+  ], outbox.topics, (t) => t.topic), routes(outbox, doc));
+}
+
+// Where a topic goes, if that is not one Pub/Sub topic.
+function routes(outbox, doc) {
+  const all = outbox.topics.flatMap((t) => (t.routes ?? []).map((r) => ({ ...r, topic: t.topic, alone: t.routes.length === 1 })));
+  if (all.every((r) => r.alone && r.route.startsWith('bus:'))) return null;
+  return h('div', {}, h('h3', {}, 'Routes'), table('Routes', [
+    { label: 'Topic', cell: (r) => h('span', { class: 'mono' }, r.topic) },
+    { label: 'Route', cell: (r) => h('span', { class: 'mono' }, r.route) },
+    { label: 'State', whole: true, cell: (r) => h('span', { class: `pill ${r.outage ? 'bad' : 'good'}` }, r.outage ? 'out of reach' : 'reached') },
+    { label: 'Taken', number: true, cell: (r) => count(r.taken) },
+    { label: 'Last taken', number: true, cell: (r) => age(r.last_taken_at, doc.now) },
+    { label: 'Why', cell: (r) => r.outage || none },
+  ], all, (r) => `${r.topic} ${r.route}`));
 }
 
 function deadRows(outbox, doc) {

@@ -5,7 +5,7 @@ import { h, none, table, tile } from './dom.js';
 import { age, count, duration, rate } from './format.js';
 import { traceLink } from './trace.js';
 
-const kMood = { running: 'good', quiet: 'good', behind: 'warning', starting: '', seeking: 'warning', stopping: '', stuck: 'bad', halted: 'bad', retrying: 'warning', waiting: 'bad', 'no stream': 'bad', 'no heartbeat': 'warning' };
+const kMood = { running: 'good', quiet: 'good', behind: 'warning', starting: '', seeking: 'warning', stopping: '', stuck: 'bad', halted: 'bad', paused: 'warning', retrying: 'warning', waiting: 'bad', 'no stream': 'bad', 'no heartbeat': 'warning' };
 export const groupMood = (group) => kMood[group.state] ?? '';
 const kLaneMood = { idle: '', working: 'good', retrying: 'warning', stuck: 'bad', halted: 'bad' };
 

@@ -5,6 +5,7 @@ import { h, command, patchChildren, say, table } from './dom.js';
 import { age, count, duration } from './format.js';
 import { outboxCard, outboxMood } from './publisher_view.js';
 import { groupCard, groupMood } from './runner_view.js';
+import { followSaga, sagaCard, sagasCard } from './saga_view.js';
 import { follow, traceCard } from './trace.js';
 
 const kPollMs = 2000;
@@ -72,10 +73,13 @@ function draw() {
   if (!doc) return;
   document.title = `${doc.attention?.length ? `(${doc.attention.length}) ` : ''}Lockstep ${doc.role}`;
   document.body.classList.toggle('lost', lostSince !== null);
+  document.body.dataset.role = doc.role;
   patchChildren(document.getElementById('header'), header());
   patchChildren(document.getElementById('main'), [
     attention(),
     traceCard(doc, draw),
+    sagaCard(doc),
+    sagasCard(doc),
     overview(),
     ...(doc.groups ?? []).map((group) => groupCard(group, doc, draw)),
     ...(doc.outboxes ?? []).map((outbox) => outboxCard(outbox, doc, draw)),
@@ -114,9 +118,10 @@ async function poll() {
   }
   draw();
   timer = setTimeout(poll, kPollMs);
+  if (!lostSince) followSaga(doc, draw);
 }
 
 addEventListener('resize', draw);
-addEventListener('hashchange', () => follow(doc, draw));
+addEventListener('hashchange', () => { follow(doc, draw); followSaga(doc, draw); });
 document.addEventListener('visibilitychange', () => { if (!document.hidden) poll(); });
 poll().then(draw).then(() => follow(doc, draw));  // a second time: charts now know their width

@@ -57,6 +57,7 @@ int Fleet::size() const {
 void Fleet::Kill(uint64_t pick, Millis away) {
   Member* const member = Pick(pick);
   if (member == nullptr) return;
+  Hit(*member, Millis(0), "killed");
   member->child.reset();
   member->goes_on.reset();
   member->comes_back = Now() + away;
@@ -66,6 +67,7 @@ void Fleet::Stop(uint64_t pick, Millis time) {
   Member* const member = Pick(pick);
   if (member == nullptr) return;
   member->child->Signal(SIGSTOP);
+  Hit(*member, time, "stopped");
   member->goes_on = Now() + time;
 }
 
@@ -81,8 +83,17 @@ void Fleet::End(uint64_t pick, Millis limit) {
   if (member->goes_on) member->child->Signal(SIGCONT);
   member->goes_on.reset();
   member->child->Signal(SIGTERM);
+  Hit(*member, limit, "asked to end");
   member->limit = limit;
   member->must_end = Now() + limit;
+}
+
+void Fleet::Hit(const Member& member, Millis lasts, const std::string& what) {
+  blows_.push_back({.to = Blow::To::kRunner,
+                    .begin = Now(),
+                    .end = Now() + lasts,
+                    .what = what,
+                    .runner = member.child->pid()});
 }
 
 void Fleet::Complain(const Member& member, const std::string& what) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/chaos/system/blow.h"
 #include "tests/chaos/system/child.h"
 
 namespace lockstep::chaos {
@@ -29,6 +30,8 @@ class Fleet {
   int size() const;
   // What should not have happened: ended by itself, ended badly, did not end.
   const std::vector<std::string>& complaints() const { return complaints_; }
+  // Who was killed, stopped or asked to end, and when.
+  const std::vector<Blow>& blows() const { return blows_; }
 
  private:
   struct Member {
@@ -43,6 +46,7 @@ class Fleet {
 
   Member* Pick(uint64_t pick);
   void Launch(Member& member);
+  void Hit(const Member& member, Millis lasts, const std::string& what);
   void Complain(const Member& member, const std::string& what);
 
   const std::string name_;
@@ -50,6 +54,7 @@ class Fleet {
   std::vector<Member> members_;
   int numbers_ = 0;
   std::vector<std::string> complaints_;
+  std::vector<Blow> blows_;
 };
 
 }  // namespace lockstep::chaos

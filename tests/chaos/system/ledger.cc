@@ -14,6 +14,14 @@ std::map<std::string, Row> RowsBefore() {
   return rows;
 }
 
+namespace {
+
+bool Dies(const Event& event, bool called) {
+  return event.poison != Poison::kNone && (called || event.poison != Poison::kRefusedByConsumer);
+}
+
+}  // namespace
+
 Ledger::Ledger(const std::string& file) : file_(file) {}
 
 void Ledger::Commit(std::vector<Event> events) {
@@ -31,10 +39,10 @@ int64_t Ledger::size() const {
   return static_cast<int64_t>(events_.size());
 }
 
-int64_t Ledger::poison() const {
+int64_t Ledger::poison(bool called) const {
   std::scoped_lock lock(mu_);
   return std::count_if(events_.begin(), events_.end(),
-                       [](const Event& event) { return event.poison != Poison::kNone; });
+                       [&](const Event& event) { return Dies(event, called); });
 }
 
 std::vector<std::string> Ledger::Ids(size_t from, WallTime before) const {
@@ -46,18 +54,24 @@ std::vector<std::string> Ledger::Ids(size_t from, WallTime before) const {
   return ids;
 }
 
-Expected Ledger::Expect(bool ordered) const {
+Expected Ledger::Expect(bool ordered, bool called) const {
   std::scoped_lock lock(mu_);
   Expected expected{.rows = RowsBefore()};
   std::set<std::string> blocked;  // keys behind a dead letter
+  std::map<std::string, int64_t> places;
   for (const Event& event : events_) {
     expected.seen.insert(event.id);
-    if (event.poison != Poison::kNone) {
+    const bool refused = event.poison == Poison::kRefusedByConsumer;
+    const bool waits = ordered && blocked.contains(event.key);
+    if (!waits && (event.poison == Poison::kNone || refused)) {
+      expected.due[event.id] = {event.key, event.version, ++places[event.key], refused};
+    }
+    if (Dies(event, called)) {
       expected.dead.insert(event.id);
       blocked.insert(event.key);
       continue;
     }
-    if (ordered && blocked.contains(event.key)) {
+    if (waits) {
       expected.parked.insert(event.id);
       continue;
     }

@@ -14,7 +14,8 @@
 namespace lockstep::chaos {
 
 // How an event is meant to be refused by the runner, if at all.
-enum class Poison { kNone, kGarbage, kRefused, kUnknownType };
+// The last is an event like any other, but for the HTTP consumer.
+enum class Poison { kNone, kGarbage, kRefused, kUnknownType, kRefusedByConsumer };
 
 struct Event {
   std::string id;   // uuid
@@ -45,11 +46,20 @@ std::map<std::string, Row> RowsBefore();
 inline constexpr int kRowsBefore = 100;
 inline constexpr int kRowsThatChange = 50;
 
+// An event that an HTTP consumer must be called for.
+struct Due {
+  std::string key;
+  int64_t version = 0;
+  int64_t place = 0;     // among the key's, from 1
+  bool refused = false;  // by the consumer
+};
+
 // What a read model must hold when every committed event has come to its end.
 struct Expected {
   std::map<std::string, Row> rows;
   std::map<std::string, Total> totals;
   std::set<std::string> seen, dead, parked;  // event ids
+  std::map<std::string, Due> due;            // by event id
 };
 
 // Every event that has committed, kept in this process and in a file, never in the database that is
@@ -61,13 +71,14 @@ class Ledger {
 
   void Commit(std::vector<Event> events);
   int64_t size() const;
-  int64_t poison() const;
+  // `called`: in a group with an HTTP handler.
+  int64_t poison(bool called) const;
   // The ids from the `from`th on, of events that committed before `before`.
   std::vector<std::string> Ids(size_t from, WallTime before) const;
 
   // Where a group follows versions and keeps what comes after poison waiting (`ordered`), or takes
-  // whatever comes (the rest).
-  Expected Expect(bool ordered) const;
+  // whatever comes (the rest); `called`: with an HTTP handler.
+  Expected Expect(bool ordered, bool called) const;
 
  private:
   mutable std::mutex mu_;

@@ -42,7 +42,8 @@ void Report(World& world, const Source& source, const Ledger& ledger, const Stor
   fmt::print(
       "chaos: {} events committed ({} poison), {} transactions rolled back, {} failed, {} in "
       "doubt\n",
-      ledger.size(), ledger.poison(), source.rolled_back(), source.failed(), source.in_doubt());
+      ledger.size(), ledger.poison(/*called=*/true), source.rolled_back(), source.failed(),
+      source.in_doubt());
   fmt::print("chaos: {} faults:", planned);
   for (const auto& [fault, count] : storm.injected()) fmt::print(" {} {};", count, Name(fault));
   fmt::print(
@@ -103,10 +104,16 @@ int Run(const Options& options) {
   verdict.CheckSpoilt();
   world.publishers().Finish();
   world.runners().Finish();
+  std::vector<Blow> blows = storm.blows();
+  blows.insert(blows.end(), world.runners().blows().begin(), world.runners().blows().end());
+  verdict.CheckCalls(blows);
   verdict.CheckLeftovers(before);
   std::vector<std::string> complaints = world.publishers().complaints();
   const auto& more = world.runners().complaints();
   complaints.insert(complaints.end(), more.begin(), more.end());
+  world.consumer().Signal(SIGTERM);
+  if (world.consumer().WaitFor(Millis(15'000)) != 0)
+    complaints.emplace_back("the HTTP consumer did not end well");
   world.emulator().Signal(SIGTERM);
   if (world.emulator().WaitFor(Millis(15'000)) != 0)
     complaints.emplace_back("the emulator did not end well");

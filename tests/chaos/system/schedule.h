@@ -42,6 +42,13 @@ enum class Fault {
   kLockReadModel,  // ACCESS EXCLUSIVE, as ALTER TABLE takes it
   kLockOutbox,
   kOffsetReset,
+  kConsumerHangs,      // the HTTP consumer
+  kConsumerFails,      // 500
+  kConsumerIsAway,     // 503
+  kConsumerHasEnough,  // 429, with Retry-After
+  kConsumerTruncates,
+  kConsumerRefusesConnections,
+  kStopConsumer,   // SIGSTOP, later SIGCONT
   kPauseBackfill,  // and later resume
   kScalePublishers,
   kScaleRunners,

@@ -34,6 +34,7 @@ std::string Payload(const Event& event) {
   // No number, as Postgres will say; a CHECK on a value would not do, for the next event of the key
   // may replace it within the same batch.
   if (event.poison == Poison::kRefused) payload["amount"] = "many";
+  if (event.poison == Poison::kRefusedByConsumer) payload["refuse"] = true;
   if (event.a) payload["a"] = *event.a;
   if (event.b) payload["b"] = *event.b;
   if (event.full_a) payload["full_a"] = *event.full_a;
@@ -114,10 +115,7 @@ Event Source::Blank(const std::string& key, State& state) {
 Event Source::Next(const std::string& key, State& state) {
   Event event = Blank(key, state);
   const uint64_t roll = random_() % 20;
-  // Of a row that is gone before a backfill has read it no snapshot comes, and what was merged into
-  // it waits for an operator (docs/replicas.md): there is none here.
-  const bool may_go = adopted_ || !key.starts_with('r');
-  if (state.there && roll == 0 && may_go) {
+  if (state.there && roll == 0) {
     event.type = "Remove";
     state = {.version = state.version};
   } else if (!state.there || roll < 5) {
@@ -160,9 +158,14 @@ std::vector<Event> Source::Poisoned() {
   const State before = state;
   Event poison = Blank(key, state);
   poison.type = "Set";
-  poison.poison = static_cast<Poison>(1 + random_() % 3);
+  poison.poison = static_cast<Poison>(1 + random_() % 4);
   poison.a = poison.full_a = Word();
   poison.b = poison.full_b = Word();
+  if (poison.poison == Poison::kRefusedByConsumer) {  // sound elsewhere: what comes next fits both
+    poison.type = "Patch";
+    poison.b = std::nullopt;
+    poison.full_b = before.b;
+  }
   if (poison.poison == Poison::kUnknownType) poison.type = "Unheard";
   events.push_back(std::move(poison));
   state.a = before.a;

@@ -40,8 +40,6 @@ class Source {
   void Stop();
   // One of the next transactions holds an event that the runners must refuse.
   void AddPoison() { ++poison_wanted_; }
-  // A backfill has come to its end: rows that were there before may go now.
-  void Adopted() { adopted_ = true; }
 
   int64_t rolled_back() const { return rolled_back_; }
   int64_t in_doubt() const { return in_doubt_; }
@@ -74,7 +72,7 @@ class Source {
   std::unique_ptr<postgres::Connection> connection_;
   int poisoned_ = 0;
   std::thread thread_;
-  std::atomic<bool> stop_ = false, ended_ = false, adopted_ = false;
+  std::atomic<bool> stop_ = false, ended_ = false;
   std::atomic<int> poison_wanted_ = 0;
   std::atomic<int64_t> rolled_back_ = 0, in_doubt_ = 0, failed_ = 0;
 };

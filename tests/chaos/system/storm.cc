@@ -33,7 +33,8 @@ constexpr Millis kEndsWithin{14'000};
 // Every batch of its group writes to it.
 constexpr const char* kLocked[] = {"read.feed_item",    "read.feed_total",   "read.steady_item",
                                    "read.steady_total", "read.latest_item",  "read.latest_total",
-                                   "feed_state.inbox",  "feed_state.offsets"};
+                                   "read.called_item",  "read.called_total", "feed_state.inbox",
+                                   "feed_state.offsets"};
 
 }  // namespace
 
@@ -71,10 +72,7 @@ void Storm::Tick() {
   TickLocks();
   adoption_.Tick();
   inspector_.Tick();
-  if (!adoption_.done().empty()) {
-    source_.Adopted();
-    if (!over_) inspector_.Begin();
-  }
+  if (!over_ && !adoption_.done().empty()) inspector_.Begin();
   std::this_thread::sleep_for(kTick);
 }
 
@@ -92,6 +90,7 @@ void Storm::Strike(const Planned& planned) {
     return;
   }
   ++injected_[planned.fault];
+  Note(planned);
   const auto later = [&](std::function<void()> end) {
     endings_.emplace_back(Now() + planned.lasts, std::move(end));
   };
@@ -181,6 +180,21 @@ void Storm::Strike(const Planned& planned) {
       return Lock("shop", World::kOutbox, planned.lasts);
     case Fault::kOffsetReset:
       return Reset(planned.pick);
+    case Fault::kConsumerHangs:
+      return Consumer("hang", planned.lasts);
+    case Fault::kConsumerFails:
+      return Consumer("500", planned.lasts);
+    case Fault::kConsumerIsAway:
+      return Consumer("503", planned.lasts);
+    case Fault::kConsumerHasEnough:
+      return Consumer("429", planned.lasts);
+    case Fault::kConsumerTruncates:
+      return Consumer("cut", planned.lasts);
+    case Fault::kConsumerRefusesConnections:
+      return Consumer("refuse", planned.lasts);
+    case Fault::kStopConsumer:
+      world_.consumer().Signal(SIGSTOP);
+      return later([this] { world_.consumer().Signal(SIGCONT); });
     case Fault::kPauseBackfill:
       return adoption_.Pause(planned.lasts);
     case Fault::kScalePublishers:
@@ -192,6 +206,55 @@ void Storm::Strike(const Planned& planned) {
     case Fault::kCount:
       return;
   }
+}
+
+// What can make a runner call again.
+void Storm::Note(const Planned& planned) {
+  constexpr Millis kStarts{10'000};
+  const auto note = [&](Blow::To to, Millis more) {
+    blows_.push_back({.to = to,
+                      .begin = Now(),
+                      .end = Now() + planned.lasts + more,
+                      .what = std::string(Name(planned.fault))});
+  };
+  const bool of_feed = planned.pick % 2 != 0;  // as in Strike
+  switch (planned.fault) {
+    case Fault::kRestartFast:
+    case Fault::kRestartImmediate:
+    case Fault::kDiskFull:
+    case Fault::kHangPostgres:
+      if (of_feed) note(Blow::To::kDatabase, kStarts);
+      return;
+    case Fault::kSlowFsync:
+      if (of_feed) note(Blow::To::kDatabase, Millis(0));
+      return;
+    case Fault::kResetRunnerDatabase:
+    case Fault::kStallRunnerDatabase:
+    case Fault::kLockReadModel:
+      return note(Blow::To::kDatabase, Millis(0));
+    case Fault::kFailover:
+      return note(Blow::To::kFailover, kStarts);
+    case Fault::kConsumerHangs:
+    case Fault::kConsumerFails:
+    case Fault::kConsumerIsAway:
+    case Fault::kConsumerHasEnough:
+    case Fault::kConsumerTruncates:
+      return note(Blow::To::kConsumer, Millis(0));
+    case Fault::kConsumerRefusesConnections:
+    case Fault::kStopConsumer:
+      return note(Blow::To::kAnswers, Millis(0));
+    default:
+      return;  // to others, or noted where it is done
+  }
+}
+
+void Storm::Consumer(const std::string& mood, Millis time) {
+  // Where two meet, the later one counts.
+  world_.SetMood(mood);
+  ++moods_;
+  endings_.emplace_back(Now() + time, [this] {
+    if (--moods_ == 0) world_.SetMood("well");
+  });
 }
 
 void Storm::Lock(const std::string& database, const std::string& table, Millis time) {
@@ -222,11 +285,21 @@ void Storm::TickLocks() {
 void Storm::Reset(uint64_t pick) {
   if (reset_ != nullptr) return;  // an operator waits for the last one
   std::vector<std::string> target = {"--to-earliest"};
-  if (pick % 4 == 0) target.emplace_back("--empty");
-  if (pick % 4 >= 2) {
+  const bool called = ++resets_ % 2 == 1;  // each in its turn
+  if (pick % (called ? 2 : 4) == 0) target.emplace_back("--empty");
+  // (What the time must not leave out is known of the feed alone.)
+  if (pick % 4 >= 2 && !called) {
     if (const std::string time = SafeTime(); !time.empty()) target = {"--to-time", time};
   }
-  reset_ = world_.BeginReset(std::move(target));
+  reset_ = world_.BeginReset(called ? World::kCalled : "feed", std::move(target));
+  reset_blow_.reset();
+  if (called) {
+    reset_blow_ = blows_.size();
+    blows_.push_back({.to = Blow::To::kEpoch,
+                      .begin = Now(),
+                      .end = Now() + kResetLimit,
+                      .what = "offset reset"});
+  }
   reset_limit_ = Now() + kResetLimit;
 }
 
@@ -235,6 +308,7 @@ void Storm::ReapReset() {
   const auto ended = reset_->Ended();
   if (!ended && Now() < reset_limit_) return;
   ++(ended == 0 ? resets_done_ : resets_refused_);
+  if (reset_blow_) blows_[*reset_blow_].end = Now();
   reset_.reset();
 }
 

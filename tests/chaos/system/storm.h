@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +28,16 @@ class Storm {
   const std::map<Fault, int>& injected() const { return injected_; }
   int resets_done() const { return resets_done_; }
   int resets_refused() const { return resets_refused_; }
+  // What befell the runners' database and the HTTP consumer, and when their group began anew.
+  const std::vector<Blow>& blows() const { return blows_; }
   int locks_held() const { return locks_held_; }  // to their end
 
  private:
   void Strike(const Planned& planned);
   void Tick();
   void Last(Gate& gate, Millis time);
+  void Note(const Planned& planned);
+  void Consumer(const std::string& mood, Millis time);
   void Lock(const std::string& database, const std::string& table, Millis time);
   void TickLocks();
   void Reset(uint64_t pick);
@@ -56,10 +61,14 @@ class Storm {
   };
   std::vector<TableLock> locks_;
   std::unique_ptr<Child> reset_;
+  std::optional<size_t> reset_blow_;  // its place among blows_
   SteadyTime reset_limit_;
   bool over_ = false;
   int failovers_ = 0;  // before the last look into the inbox
   int refusals_ = 0;   // that last at this moment
+  int moods_ = 0;      // of the HTTP consumer, likewise
+  std::vector<Blow> blows_;
+  int resets_ = 0;  // begun
   int resets_done_ = 0, resets_refused_ = 0, locks_held_ = 0;
   size_t in_inbox_ = 0;      // so many of the ledger's events are in the feed's inbox …
   int64_t generation_ = -1;  // … of this generation

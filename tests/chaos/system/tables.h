@@ -4,23 +4,37 @@
 // what must never happen, at the moment it does.
 namespace lockstep::chaos {
 
-// In the source's database. A row that was published is finished: whoever marks it again acts
-// without its lease.
+// In the source's database. Whoever marks a row has it under a lease of his own: the sessions of an
+// instance are known by the leases that they took.
 inline constexpr char kSourceTables[] = R"sql(
 CREATE SCHEMA audit;
 CREATE TABLE audit.violations (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what text NOT NULL,
                                at timestamptz NOT NULL DEFAULT clock_timestamp());
-CREATE FUNCTION audit.marked_twice() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE TABLE audit.sessions (session text PRIMARY KEY, owner text NOT NULL);
+CREATE FUNCTION audit.session() RETURNS text LANGUAGE sql AS $$
+  SELECT pid || ' since ' || backend_start FROM pg_stat_get_activity(pg_backend_pid())
+$$;
+CREATE FUNCTION audit.claimed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO audit.violations (what)
-  VALUES (format('%s version %s was marked at %s and again at %s by %s', OLD.aggregate_id, OLD.version,
-                 OLD.published_at, coalesce(NEW.published_at::text, 'no time'),
-                 current_setting('application_name')));
-  RETURN NULL;
+  INSERT INTO audit.sessions VALUES (audit.session(), NEW.owner) ON CONFLICT DO NOTHING;
+  RETURN NEW;
 END $$;
-CREATE TRIGGER marked_twice AFTER UPDATE ON shop.outbox FOR EACH ROW
-  WHEN (OLD.published_at IS NOT NULL)
-  EXECUTE FUNCTION audit.marked_twice();
+CREATE TRIGGER claimed BEFORE INSERT ON shop.outbox_leases FOR EACH ROW EXECUTE FUNCTION audit.claimed();
+CREATE FUNCTION audit.marked() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  marker text := (SELECT owner FROM audit.sessions WHERE session = audit.session());
+  owners text[] := ARRAY(SELECT owner FROM shop.outbox_leases WHERE OLD.sequence = ANY (sequences));
+BEGIN
+  IF marker <> ALL (owners) THEN
+    INSERT INTO audit.violations (what)
+    VALUES (format('row %s, version %s, was marked by %s while the lease was with %s', OLD.sequence, OLD.version,
+                   marker, CASE WHEN owners = '{}' THEN 'nobody' ELSE owners::text END));
+  END IF;
+  RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+CREATE TRIGGER published BEFORE DELETE ON shop.outbox_pending FOR EACH ROW EXECUTE FUNCTION audit.marked();
+CREATE TRIGGER failed BEFORE UPDATE ON shop.outbox_pending FOR EACH ROW WHEN (NEW.attempts > OLD.attempts)
+  EXECUTE FUNCTION audit.marked();
 -- What the source holds; its rows of before the first event come to the consumer by backfills alone.
 CREATE TABLE shop.items (id text PRIMARY KEY, version bigint NOT NULL, a text, b text);
 )sql";
@@ -96,6 +110,18 @@ inline constexpr char kTotals[] = R"(
       Set: {{increment: {{n: {{value: 1}}, amount: amount}}}}
       Patch: {{increment: {{n: {{value: 1}}, amount: amount}}}}
       Remove: {{increment: {{n: {{value: 1}}, amount: amount}}}}
+)";
+// {0} is the consumer's port.
+inline constexpr char kHandler[] = R"(
+handlers:
+  - name: consumer
+    call: http://127.0.0.1:{0}/called
+    allow_private: true
+    replay: skip
+    snapshots: ignore
+    timeout: 3s
+    concurrency: 8
+    events: [Set, Patch, Remove]
 )";
 inline constexpr char kOrderedProjection[] = R"(group: {0}
 subscription: chaos.events.{0}

@@ -14,6 +14,7 @@
 
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "tests/chaos/system/call_verdict.h"
 
 namespace lockstep::chaos {
 namespace {
@@ -141,11 +142,11 @@ bool Verdict::Look(Progress& progress) {
   const auto feed = postgres::Connection::Open({.url = world_.feed_url()});
   if (!source.ok() || !feed.ok()) return false;
   const auto waiting =
-      (*source)->Execute("SELECT count(*) FROM shop.outbox WHERE published_at IS NULL");
+      (*source)->Execute("SELECT count(*) FROM shop.outbox_status WHERE published_at IS NULL");
   if (!waiting.ok()) return false;
   progress = {.unpublished = waiting->Int(0, 0)};
   bool done = progress.unpublished == 0;
-  for (const auto& [name, ordered] : Groups()) {
+  for (const auto& [name, ordered, called] : Groups()) {
     const auto counts = (*feed)->Execute(
         fmt::format(
             "SELECT (SELECT count(*) FROM feed_state.inbox WHERE generation = {0} AND {1}), "
@@ -155,8 +156,9 @@ bool Verdict::Look(Progress& progress) {
         name);
     if (!counts.ok()) return false;
     // One event waits behind each poison; what waits for a snapshot goes on with it.
-    done = done && counts->Int(0, 0) >= ledger_.size() && counts->Int(0, 1) >= ledger_.poison() &&
-           counts->Int(0, 2) <= (ordered ? ledger_.poison() : 0);
+    done = done && counts->Int(0, 0) >= ledger_.size() &&
+           counts->Int(0, 1) >= ledger_.poison(called) &&
+           counts->Int(0, 2) <= (ordered ? ledger_.poison(called) : 0);
     progress.seen += counts->Int(0, 0);
     progress.dead += counts->Int(0, 1);
     progress.parked += counts->Int(0, 2);
@@ -193,7 +195,8 @@ void Verdict::CheckData(const Adoption& adoption, const Inspector& inspector) {
   CheckOutbox(given);
   Note(adoption.finished(), "the last backfill came to its end", "");
   CheckBackfills(adoption, given);
-  for (const GroupUnderTest& group : Groups()) CheckGroup(group, ledger_.Expect(group.ordered));
+  for (const GroupUnderTest& group : Groups())
+    CheckGroup(group, ledger_.Expect(group.ordered, group.called));
   CheckAudit();
 }
 
@@ -203,16 +206,24 @@ void Verdict::CheckCompared(const Inspector& inspector) {
 
 void Verdict::CheckOutbox(const std::vector<Witnessed>& given) {
   const auto source = Open(world_.source_url());
-  const Expected expected = ledger_.Expect(/*ordered=*/false);
+  const Expected expected = ledger_.Expect(/*ordered=*/false, /*called=*/false);
   std::set<std::string> rows;
   for (const std::string& id : Texts(Query(*source, "SELECT event_id FROM shop.outbox")))
     rows.insert(id);
   NoteNone("the outbox holds what committed, and nothing that was rolled back",
            Difference(expected.seen, rows));
-  NoteNone("every event was published, and none is dead or leased",
+  NoteNone(
+      "every event was published, and none is dead or leased",
+      Texts(Query(*source,
+                  "SELECT aggregate_id || ' version ' || version FROM shop.outbox_status WHERE "
+                  "published_at IS NULL OR dead_at IS NOT NULL OR lock_token IS NOT NULL")));
+  NoteNone("what became of an event stands in one place, and of no other",
            Texts(Query(*source,
-                       "SELECT aggregate_id || ' version ' || version FROM shop.outbox WHERE "
-                       "published_at IS NULL OR dead_at IS NOT NULL OR lock_token IS NOT NULL")));
+                       "SELECT 'row ' || sequence FROM shop.outbox_pending FULL JOIN "
+                       "shop.outbox_published USING (sequence) FULL JOIN shop.outbox e USING "
+                       "(sequence) GROUP BY sequence HAVING count(*) > 1 OR count(e.event_id) <> 1 "
+                       "UNION ALL SELECT 'row ' || p.sequence FROM shop.outbox_pending p JOIN "
+                       "shop.outbox_published USING (sequence)")));
   CheckOrder(*source, given);
   NoteNone("nobody marked a row without its lease",
            Texts(Query(*source, "SELECT what FROM audit.violations ORDER BY id")));
@@ -276,7 +287,7 @@ void Verdict::CheckBackfills(const Adoption& adoption, const std::vector<Witness
 void Verdict::CheckEqual() {
   std::vector<std::string> differ;
   std::map<std::string, std::unique_ptr<Child>> commands;
-  for (const auto& [name, ordered] : Groups()) {
+  for (const auto& [name, ordered, called] : Groups()) {
     commands[name] = world_.BeginVerify(name, {"--grace", World::kGrace, "--wait", "120s"},
                                         {.log = "equal-" + name + ".log"});
   }
@@ -290,7 +301,7 @@ void Verdict::CheckEqual() {
 // Rows deleted, changed, set back and made up, each found as what it is, and nothing else.
 void Verdict::CheckSpoilt() {
   const auto feed = Open(world_.feed_url());
-  for (const auto& [name, ordered] : Groups()) {
+  for (const auto& [name, ordered, called] : Groups()) {
     const std::string table = fmt::format("read.{}_item", name);
     const auto keys = Texts(
         Query(*feed, fmt::format("SELECT id FROM {} WHERE owner LIKE 'item/%'{} ORDER BY md5(id) "
@@ -364,6 +375,23 @@ void Verdict::CheckGroup(const GroupUnderTest& group, const Expected& expected) 
            Difference(expected.dead, ids("dead_letters WHERE state = 'dead'")));
   NoteNone(titled("what waits is exactly what comes after the poison"),
            Difference(expected.parked, ids("parked WHERE true")));
+}
+
+void Verdict::CheckCalls(const std::vector<Blow>& blows) {
+  const CallFindings found =
+      JudgeCalls(ReadCallNotes(world_.File(World::kCalls)),
+                 ledger_.Expect(/*ordered=*/true, /*called=*/true).due, blows, World::kInHand);
+  fmt::print(
+      "chaos: the HTTP consumer was called {} times, {} of them again after a yes ({} when "
+      "the inbox could not be asked); answers:",
+      found.calls, found.repeated, found.untold);
+  for (const auto& [answer, count] : found.answers) fmt::print(" {} {};", count, answer);
+  fmt::print("\n");
+  NoteNone("the consumer has said yes to every event that is due", found.lost);
+  NoteNone("it was called for nothing else, and each call says what it is for", found.uncalled);
+  NoteNone("no key's calls came out of order", found.disordered);
+  NoteNone("no call was repeated that the inbox knew of", found.known);
+  NoteNone("a crash or a lost connection explains every repeated call", found.unexplained);
 }
 
 void Verdict::CheckAudit() {

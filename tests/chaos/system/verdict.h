@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/chaos/system/adoption.h"
+#include "tests/chaos/system/blow.h"
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/world.h"
 
@@ -25,6 +26,8 @@ class Verdict {
 
   // With the programs still running, then with all but Postgres gone.
   void CheckData(const Adoption& adoption, const Inspector& inspector);
+  // By the HTTP consumer's own ledger. `blows`: all that the run did.
+  void CheckCalls(const std::vector<Blow>& blows);
   // That "no false alarm" is no empty word.
   void CheckCompared(const Inspector& inspector);
   // Last of all that needs the programs: a replica that is spoilt on purpose.

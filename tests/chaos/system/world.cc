@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "postgres/connection.h"
 #include "tests/chaos/system/ledger.h"
 #include "tests/chaos/system/tables.h"
+#include "tests/support/free_port.h"
 
 namespace lockstep::chaos {
 namespace {
@@ -70,7 +72,8 @@ constexpr char kGroupYaml[] = R"(  - file: {}.yaml
     seek_takeover: 10s
     statement_timeout: 1s
     transient_tries: 2
-    max_attempts: 3
+    max_attempts: {}
+    max_batch: 50
     checkpoints: true
     checkpoint_every: 20s
     checkpoint_keep: 2m
@@ -100,7 +103,7 @@ subscriptions:
 
 const std::vector<GroupUnderTest>& Groups() {
   static const std::vector<GroupUnderTest> groups = {
-      {"feed", true}, {"steady", true}, {"latest", false}};
+      {"feed", true}, {"steady", true}, {"latest", false}, {World::kCalled, true, true}};
   return groups;
 }
 
@@ -122,8 +125,10 @@ World::World(WorldOptions options)
   });
   publisher_bus_ = std::make_unique<Gate>(bus_port_);
   runner_bus_ = std::make_unique<Gate>(bus_port_);
+  consumer_port_ = testing::FreePort();
   WriteConfigurations();
   MakeDatabases();
+  StartConsumer();
   feed_servers_.Follow();
   Provision();
   publishers_ = std::make_unique<Fleet>(
@@ -174,6 +179,22 @@ void World::StartEmulator() {
   transport_ = *std::move(transport);
 }
 
+void World::StartConsumer() {
+  SetMood("well");
+  Child::Command command =
+      Program("lockstep-chaos-consumer",
+              {"--port", fmt::format("{}", consumer_port_), "--database", feed_url(), "--group",
+               kCalled, "--mood", File("consumer.mood"), "--notes", File(kCalls), "--seed",
+               fmt::format("{}", options_.seed)});
+  command.log = File("consumer.log");
+  consumer_ = std::make_unique<Child>(command);
+}
+
+void World::SetMood(const std::string& mood) const {
+  WriteFile("consumer.mood.next", mood + "\n");
+  std::filesystem::rename(File("consumer.mood.next"), File("consumer.mood"));
+}
+
 void World::WriteFaults(const std::string& refuse_publish) const {
   std::string refusals = "fault-refuse: 0.005\n";
   if (!refuse_publish.empty()) {
@@ -194,12 +215,15 @@ void World::WriteConfigurations() {
             fmt::format(kPublisherYaml, publisher_database_->port(), publisher_bus_->port()));
   std::string groups;
   std::string provision = fmt::format(kProvisionYaml, bus_port_);
-  for (const auto& [name, ordered] : Groups()) {
+  for (const auto& [name, ordered, called] : Groups()) {
     WriteFile(name + ".yaml",
               fmt::format(fmt::runtime(ordered ? kOrderedProjection : kLatestProjection), name) +
-                  fmt::format(kTotals, name));
-    groups += fmt::format(kGroupYaml, name, ordered ? "park" : "apply", ordered ? "park" : "skip",
-                          ordered ? "snapshot" : "first_seen");
+                  fmt::format(kTotals, name) +
+                  (called ? fmt::format(kHandler, consumer_port_) : ""));
+    // An event that fails again and again while others of the handler are accepted is blamed in the
+    // end: the consumer's moods change more often than its tries.
+    groups += fmt::format(kGroupYaml, name, called ? 20 : 3, ordered ? "park" : "apply",
+                          ordered ? "park" : "skip", ordered ? "snapshot" : "first_seen");
     if (std::ranges::find(kInspected, name) != std::end(kInspected)) {
       groups += fmt::format(kVerifyYaml, kGrace, source_url());
     }
@@ -239,7 +263,7 @@ void World::MakeDatabases() {
   }
   const auto feed = Connect(feed_url());
   Script(*feed, kFeedTables);
-  for (const auto& [name, ordered] : Groups()) {
+  for (const auto& [name, ordered, called] : Groups()) {
     Script(*feed, fmt::format(kReadModel, name, ordered ? "" : ", deleted_at timestamptz"));
   }
 }
@@ -256,11 +280,12 @@ std::unique_ptr<Child> World::Control(std::vector<std::string> arguments,
   return std::make_unique<Child>(command);
 }
 
-std::unique_ptr<Child> World::BeginReset(std::vector<std::string> target) const {
+std::unique_ptr<Child> World::BeginReset(const std::string& group,
+                                         std::vector<std::string> target) const {
   std::vector<std::string> arguments = {"--config", File("operator.yaml"), "offsets", "reset",
-                                        "feed"};
+                                        group};
   arguments.insert(arguments.end(), target.begin(), target.end());
-  arguments.insert(arguments.end(), {"--reason", "chaos", "--execute"});
+  arguments.insert(arguments.end(), {"--reason", "chaos", "--execute", "--yes"});
   return Control(std::move(arguments), {.log = "resets.log"});
 }
 
@@ -314,6 +339,8 @@ void World::Calm() {
     gate->Flow();
   }
   emulator_->Signal(SIGCONT);
+  consumer_->Signal(SIGCONT);
+  SetMood("well");
   publishers_->Calm();
   runners_->Calm();
 }

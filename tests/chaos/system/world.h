@@ -17,10 +17,12 @@ namespace lockstep::chaos {
 
 // A consumer group of the run. `feed` is the one whose offsets are reset; `steady` is left alone,
 // so that no replay can cover up a loss; `latest` has a subscription without order, where the
-// version guard alone keeps the newest.
+// version guard alone keeps the newest. `called` has an HTTP handler beside its tables, and is
+// reset.
 struct GroupUnderTest {
   std::string name;
   bool ordered = true;
+  bool called = false;
 };
 const std::vector<GroupUnderTest>& Groups();
 
@@ -45,6 +47,7 @@ class World {
   Fleet& publishers() { return *publishers_; }
   Fleet& runners() { return *runners_; }
   Child& emulator() { return *emulator_; }
+  Child& consumer() { return *consumer_; }  // of the HTTP handler
   Gate& publisher_database() { return *publisher_database_; }
   Gate& runner_database() { return *runner_database_; }
   Gate& publisher_bus() { return *publisher_bus_; }
@@ -65,8 +68,11 @@ class World {
                                      const Files& files) const;
   // The file of backfill `number`, whose messages have that schema version.
   std::string WriteDeclaration(int number) const;
-  // lockstepctl offsets reset feed …, under way.
-  std::unique_ptr<Child> BeginReset(std::vector<std::string> target) const;
+  // lockstepctl offsets reset …, under way.
+  std::unique_ptr<Child> BeginReset(const std::string& group,
+                                    std::vector<std::string> target) const;
+  // How the HTTP consumer behaves from now on (HttpConsumerOptions::mood_file).
+  void SetMood(const std::string& mood) const;
   // Pub/Sub answers every Publish with this code ("INTERNAL"), until it is empty.
   void RefusePublish(const std::string& code);
   // Whether a failover of the consumer's database can be healed: the standby follows, and it knows
@@ -85,6 +91,10 @@ class World {
 
   static constexpr char kOutbox[] = "shop.outbox";
   static constexpr char kTopic[] = "chaos.item.changed.v1";
+  static constexpr char kCalled[] = "called";
+  static constexpr char kCalls[] = "calls.tsv";  // the HTTP consumer's ledger
+  // So many events can be answered yes in one runner and not be committed.
+  static constexpr int kInHand = 2 * 50;  // lanes, max_batch
   static constexpr char kBackfill[] = "items";
   static constexpr Millis kClockSwing{20'000};
   // Groups that are compared with the source during the storm. Not one that is reset: after a reset
@@ -99,6 +109,7 @@ class World {
 
  private:
   void StartEmulator();
+  void StartConsumer();
   void WriteFaults(const std::string& refuse_publish) const;
   void MakeDatabases();
   void Provision();
@@ -111,7 +122,8 @@ class World {
   Cluster source_server_;
   Pair feed_servers_;
   std::unique_ptr<Child> emulator_;
-  int bus_port_ = 0;
+  std::unique_ptr<Child> consumer_;
+  int bus_port_ = 0, consumer_port_ = 0;
   std::unique_ptr<Gate> publisher_database_, runner_database_, publisher_bus_, runner_bus_;
   std::unique_ptr<Gate> operator_database_;  // is left alone
   std::unique_ptr<pubsub::Transport> transport_;

@@ -1,0 +1,14 @@
+DROP FUNCTION idempotency_revoke_rights(regrole);
+DROP FUNCTION idempotency_grant_operator(regrole);
+DROP FUNCTION idempotency_grant_reader(regrole);
+DROP FUNCTION idempotency_grant_caller(regrole);
+DROP FUNCTION idempotency_release(text, text, text, text, boolean);
+DROP FUNCTION idempotency_clean(int);
+DROP FUNCTION idempotency_renew(text, text, interval, uuid);
+DROP FUNCTION idempotency_fail(text, text, text, uuid);
+DROP FUNCTION idempotency_finish(text, text, text, uuid);
+DROP FUNCTION idempotency_refuse(text, text, uuid);
+DROP FUNCTION idempotency_check_and_put(text, text, text, interval, interval, boolean);
+DROP TABLE idempotency_audit;
+DROP TABLE idempotency_keys;
+DROP FUNCTION idempotency_row_holds(text, text, text, text, interval, timestamptz, interval, timestamptz, text, text);

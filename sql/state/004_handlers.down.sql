@@ -1,0 +1,2 @@
+DROP FUNCTION refuse(uuid, text);
+DROP TYPE event;
