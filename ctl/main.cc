@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "ctl/command.h"
+#include "ctl/command/command.h"
 #include "platform/config/database_address.h"
 #include "platform/log/log.h"
 #include "platform/mutex_checks.h"
