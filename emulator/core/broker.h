@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "emulator/core/journal.h"
 #include "emulator/core/subscription.h"
 #include "emulator/core/timekeeper.h"
 #include "emulator/core/topic.h"
@@ -25,10 +28,14 @@ namespace lockstep::emulator {
 
 // All topics, subscriptions and snapshots of the process, by name: what the RPCs do, without gRPC.
 // Any thread may call it. Its own lock guards the maps only and is never held while a topic or a
-// subscription is called; the deadlock-free order is topic, subscription, broker.
+// subscription is called; the deadlock-free order is changes, topic, subscription, broker.
 class Broker {
  public:
-  Broker(Timekeeper* timekeeper, SchemaRegistry* schemas);
+  // `journal`: what changes is written there; null = nothing outlives the process.
+  Broker(Timekeeper* timekeeper, SchemaRegistry* schemas, Journal* journal = nullptr);
+
+  // broker_restore.cc: what a journal kept. REQUIRES: it has nothing yet, and nobody calls it.
+  absl::Status Restore(SavedState saved);
 
   // broker_topics.cc
   absl::StatusOr<pb::Topic> CreateTopic(const pb::Topic& request);
@@ -65,6 +72,10 @@ class Broker {
   // For the calls that move messages.
   absl::StatusOr<std::shared_ptr<Subscription>> FindSubscription(const std::string& name) const;
   void WakeAll();
+  // Of a subscription, with its lock held.
+  absl::Status KeepAcks(const std::string& name, const std::vector<uint64_t>& acked);
+  absl::Status KeepSeek(const std::string& name,
+                        const std::function<std::vector<MessagePtr>()>& unacked);
 
   // broker_snapshots.cc
   absl::StatusOr<pb::Snapshot> CreateSnapshot(const pb::CreateSnapshotRequest& request);
@@ -130,14 +141,20 @@ class Broker {
   absl::StatusOr<SnapshotPtr> FindSnapshot(const std::string& name) const {
     return Find(snapshots_, name, "snapshots");
   }
+  void ExpireSnapshot(const KeptSnapshot& snapshot);
   absl::Status CheckTopic(pb::Topic* config) const;
   absl::Status CheckSubscription(pb::Subscription* config) const;
 
   Timekeeper* const timekeeper_;
   SchemaRegistry* const schemas_;
+  Journal* const journal_;
   const Clock& clock_;
   std::atomic<uint64_t> next_message_id_;
-  std::atomic<uint32_t> next_subscription_{1};
+  // Not from 1: an ack id from before a restart must not fit a subscription of now.
+  std::atomic<uint32_t> next_subscription_{std::random_device()()};
+
+  std::mutex changes_;  // one creation, update or deletion at a time; goes before the other locks
+  uint64_t next_topic_ = 1;
 
   mutable std::shared_mutex mu_;
   ByName<std::shared_ptr<Topic>> topics_;

@@ -87,7 +87,7 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
                     messages[i].get());
     }
   }
-  auto ids = topic->Publish(std::move(messages), wakes);
+  ASSIGN_OR_RETURN(auto ids, topic->Publish(std::move(messages), wakes));
   pb::PublishResponse response;
   response.mutable_message_ids()->Add(std::make_move_iterator(ids.begin()),
                                       std::make_move_iterator(ids.end()));
@@ -112,7 +112,10 @@ void Broker::Forward(const std::string& subscription, const std::string& topic,
     messages.push_back(MakeMessage(message));
   }
   Subscription::Wakes wakes;
-  (*found)->Publish(std::move(messages), &wakes);
+  if (!(*found)->Publish(std::move(messages), &wakes).ok()) return;  // unacked in the journal, too
+  std::vector<uint64_t> forwarded;
+  for (const DeadLetter& letter : letters) forwarded.push_back(letter.message->sequence);
+  (void)KeepAcks(subscription, forwarded);  // not kept: after a restart it dies again
   for (const auto& wakeable : wakes) wakeable->Wake();
 }
 

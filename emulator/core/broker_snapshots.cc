@@ -18,7 +18,9 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
   RETURN_IF_ERROR(RefuseUnsupported(request, {"name", "subscription", "labels"}));
   RETURN_IF_ERROR(ResourceName::Parse(name, "snapshots").status());
   RETURN_IF_ERROR(CheckLabels(request.labels()));
+  std::scoped_lock changes(changes_);
   ASSIGN_OR_RETURN(const Attached attached, FindAttached(request.subscription()));
+  if (FindSnapshot(name).ok()) return ResourceExists(name);
   // First the hold, then the state: what is published in between is in both, and harmless.
   const uint64_t hold = attached.topic->Hold();
   const auto refuse = [&](absl::Status why) {
@@ -44,18 +46,27 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
   *proto.mutable_labels() = request.labels();
   const SnapshotPtr snapshot =
       std::make_shared<KeptSnapshot>(KeptSnapshot{proto, attached.topic, hold, *std::move(state)});
-  absl::Status inserted = Insert(name, snapshot, &snapshots_);
-  if (!inserted.ok()) return refuse(inserted);
+  if (journal_ != nullptr) {
+    absl::Status kept = journal_->SaveSnapshot(proto, attached.topic->number(),
+                                               snapshot->state.end, snapshot->state.unacked);
+    if (!kept.ok()) return refuse(kept);
+  }
+  RETURN_IF_ERROR(Insert(name, snapshot, &snapshots_));
+  ExpireSnapshot(*snapshot);
+  return proto;
+}
+
+void Broker::ExpireSnapshot(const KeptSnapshot& snapshot) {
+  const auto left = FromProto(snapshot.proto.expire_time()) - clock_.Now();
   pb::DeleteSnapshotRequest expiry;
-  expiry.set_snapshot(name);
-  timekeeper_->At(clock_.Steady() + std::chrono::ceil<Millis>(expires - now),
-                  [this, expiry, topic = attached.topic, hold] {
+  expiry.set_snapshot(snapshot.proto.name());
+  timekeeper_->At(clock_.Steady() + std::chrono::ceil<Millis>(left),
+                  [this, expiry, topic = snapshot.topic, hold = snapshot.hold] {
                     const auto found = FindSnapshot(expiry.snapshot());
                     const bool same =
                         found.ok() && (*found)->topic == topic && (*found)->hold == hold;
                     if (same) (void)DeleteSnapshot(expiry);
                   });
-  return proto;
 }
 
 absl::StatusOr<pb::Snapshot> Broker::GetSnapshot(const pb::GetSnapshotRequest& request) {
@@ -64,11 +75,16 @@ absl::StatusOr<pb::Snapshot> Broker::GetSnapshot(const pb::GetSnapshotRequest& r
 }
 
 absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequest& request) {
+  std::scoped_lock changes(changes_);
   ASSIGN_OR_RETURN(const SnapshotPtr snapshot, FindSnapshot(request.snapshot().name()));
   auto changed = std::make_shared<KeptSnapshot>(*snapshot);
   RETURN_IF_ERROR(
       ApplyMask(request.update_mask(), request.snapshot(), {"labels"}, &changed->proto));
   RETURN_IF_ERROR(CheckLabels(changed->proto.labels()));
+  if (journal_ != nullptr) {
+    RETURN_IF_ERROR(journal_->SaveSnapshot(changed->proto, changed->topic->number(),
+                                           changed->state.end, changed->state.unacked));
+  }
   std::unique_lock lock(mu_);
   const auto it = snapshots_.find(changed->proto.name());
   if (it == snapshots_.end()) return ResourceNotFound(changed->proto.name());
@@ -86,6 +102,8 @@ absl::StatusOr<pb::ListSnapshotsResponse> Broker::ListSnapshots(
 }
 
 absl::Status Broker::DeleteSnapshot(const pb::DeleteSnapshotRequest& request) {
+  std::scoped_lock changes(changes_);
+  if (journal_ != nullptr) RETURN_IF_ERROR(journal_->ForgetSnapshot(request.snapshot()));
   ASSIGN_OR_RETURN(const SnapshotPtr snapshot,
                    Remove(request.snapshot(), "snapshots", &snapshots_));
   snapshot->topic->Release(snapshot->hold);

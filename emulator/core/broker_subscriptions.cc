@@ -47,16 +47,21 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
   if (!config.filter().empty()) {
     ASSIGN_OR_RETURN(filter, Filter::Parse(config.filter()));
   }
+  std::scoped_lock changes(changes_);
   if (FindAttached(config.name()).ok()) return ResourceExists(config.name());
+  absl::Status kept;
   auto subscription = topic->Attach([&](uint64_t first_sequence) {
+    if (journal_ != nullptr) {
+      kept = journal_->SaveSubscription(config, topic->number(), first_sequence);
+    }
     return std::make_shared<Subscription>(config, filter, next_subscription_++, first_sequence,
                                           timekeeper_, this);
   });
-  absl::Status inserted = Insert(config.name(), Attached{subscription, topic}, &subscriptions_);
-  if (!inserted.ok()) {  // another call was faster
+  if (!kept.ok()) {
     topic->Detach(subscription.get());
-    return inserted;
+    return kept;
   }
+  RETURN_IF_ERROR(Insert(config.name(), Attached{subscription, topic}, &subscriptions_));
   return Shown(*subscription, *topic);
 }
 
@@ -74,6 +79,7 @@ absl::StatusOr<pb::Subscription> Broker::GetSubscription(
 
 absl::StatusOr<pb::Subscription> Broker::UpdateSubscription(
     const pb::UpdateSubscriptionRequest& request) {
+  std::scoped_lock changes(changes_);
   ASSIGN_OR_RETURN(const Attached attached, FindAttached(request.subscription().name()));
   pb::Subscription config = attached.subscription->Config();
   RETURN_IF_ERROR(RefuseUnsupportedSubscription(request.subscription()));
@@ -84,6 +90,9 @@ absl::StatusOr<pb::Subscription> Broker::UpdateSubscription(
                  "enable_exactly_once_delivery", "push_config"},
                 &config));
   RETURN_IF_ERROR(CheckSubscription(&config));
+  if (journal_ != nullptr) {
+    RETURN_IF_ERROR(journal_->SaveSubscription(config, attached.topic->number(), 0));
+  }
   attached.subscription->SetConfig(config);
   return Shown(*attached.subscription, *attached.topic);
 }
@@ -99,6 +108,8 @@ absl::StatusOr<pb::ListSubscriptionsResponse> Broker::ListSubscriptions(
 
 absl::Status Broker::DeleteSubscription(const pb::DeleteSubscriptionRequest& request) {
   const std::string& name = request.subscription();
+  std::scoped_lock changes(changes_);
+  if (journal_ != nullptr) RETURN_IF_ERROR(journal_->ForgetSubscription(name));
   ASSIGN_OR_RETURN(const Attached attached, Remove(name, "subscriptions", &subscriptions_));
   attached.topic->Detach(attached.subscription.get());
   attached.subscription->Close(ResourceNotFound(name));
@@ -106,10 +117,14 @@ absl::Status Broker::DeleteSubscription(const pb::DeleteSubscriptionRequest& req
 }
 
 absl::Status Broker::DetachSubscription(const pb::DetachSubscriptionRequest& request) {
+  std::scoped_lock changes(changes_);
   ASSIGN_OR_RETURN(const Attached attached, FindAttached(request.subscription()));
-  attached.topic->Detach(attached.subscription.get());
   pb::Subscription config = attached.subscription->Config();
   config.set_detached(true);
+  if (journal_ != nullptr) {
+    RETURN_IF_ERROR(journal_->SaveSubscription(config, attached.topic->number(), 0));
+  }
+  attached.topic->Detach(attached.subscription.get());
   attached.subscription->SetConfig(config);
   attached.subscription->Close(FailedPrecondition(
       "The subscription is detached from its topic (resource={}).", request.subscription()));
@@ -120,6 +135,16 @@ absl::Status Broker::ModifyPushConfig(const pb::ModifyPushConfigRequest& request
   RETURN_IF_ERROR(FindAttached(request.subscription()).status());
   if (request.push_config().ByteSizeLong() == 0) return absl::OkStatus();  // pull, as it is
   return absl::UnimplementedError("Push delivery is not implemented by this emulator.");
+}
+
+absl::Status Broker::KeepAcks(const std::string& name, const std::vector<uint64_t>& acked) {
+  if (journal_ == nullptr || acked.empty()) return absl::OkStatus();
+  return journal_->Acked(name, acked);
+}
+
+absl::Status Broker::KeepSeek(const std::string& name,
+                              const std::function<std::vector<MessagePtr>()>& unacked) {
+  return journal_ == nullptr ? absl::OkStatus() : journal_->Sought(name, unacked());
 }
 
 void Broker::WakeAll() {

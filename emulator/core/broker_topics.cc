@@ -16,9 +16,10 @@ absl::Status RefuseUnsupportedTopic(const pb::Topic& config) {
 
 }  // namespace
 
-Broker::Broker(Timekeeper* timekeeper, SchemaRegistry* schemas)
+Broker::Broker(Timekeeper* timekeeper, SchemaRegistry* schemas, Journal* journal)
     : timekeeper_(timekeeper),
       schemas_(schemas),
+      journal_(journal),
       clock_(timekeeper->clock()),
       // Long numbers that go on after a restart, as the service's do.
       next_message_id_(static_cast<uint64_t>(
@@ -43,7 +44,11 @@ absl::StatusOr<pb::Topic> Broker::CreateTopic(const pb::Topic& request) {
   RETURN_IF_ERROR(ResourceName::Parse(config.name(), "topics").status());
   RETURN_IF_ERROR(RefuseUnsupportedTopic(config));
   RETURN_IF_ERROR(CheckTopic(&config));
-  auto topic = std::make_shared<Topic>(config, &next_message_id_, clock_);
+  std::scoped_lock changes(changes_);
+  if (FindTopic(config.name()).ok()) return ResourceExists(config.name());
+  const uint64_t number = next_topic_++;
+  if (journal_ != nullptr) RETURN_IF_ERROR(journal_->SaveTopic(number, config, /*deleted=*/false));
+  auto topic = std::make_shared<Topic>(config, number, &next_message_id_, journal_, clock_);
   RETURN_IF_ERROR(Insert(config.name(), std::move(topic), &topics_));
   return config;
 }
@@ -54,12 +59,16 @@ absl::StatusOr<pb::Topic> Broker::GetTopic(const pb::GetTopicRequest& request) {
 }
 
 absl::StatusOr<pb::Topic> Broker::UpdateTopic(const pb::UpdateTopicRequest& request) {
+  std::scoped_lock changes(changes_);
   ASSIGN_OR_RETURN(const auto topic, FindTopic(request.topic().name()));
   pb::Topic config = topic->Config();
   RETURN_IF_ERROR(RefuseUnsupportedTopic(request.topic()));
   RETURN_IF_ERROR(ApplyMask(request.update_mask(), request.topic(),
                             {"labels", "message_retention_duration", "schema_settings"}, &config));
   RETURN_IF_ERROR(CheckTopic(&config));
+  if (journal_ != nullptr) {
+    RETURN_IF_ERROR(journal_->SaveTopic(topic->number(), config, /*deleted=*/false));
+  }
   topic->SetConfig(config);
   return config;
 }
@@ -92,6 +101,11 @@ absl::StatusOr<pb::ListTopicSnapshotsResponse> Broker::ListTopicSnapshots(
 }
 
 absl::Status Broker::DeleteTopic(const pb::DeleteTopicRequest& request) {
+  std::scoped_lock changes(changes_);
+  if (journal_ != nullptr) {
+    ASSIGN_OR_RETURN(const auto found, FindTopic(request.topic()));
+    RETURN_IF_ERROR(journal_->SaveTopic(found->number(), found->Config(), /*deleted=*/true));
+  }
   ASSIGN_OR_RETURN(const auto topic, Remove(request.topic(), "topics", &topics_));
   {
     std::unique_lock lock(mu_);
@@ -112,11 +126,15 @@ absl::Status Broker::DeleteTopic(const pb::DeleteTopicRequest& request) {
 }
 
 absl::Status Broker::DeleteSchema(const pb::DeleteSchemaRequest& request) {
+  std::scoped_lock changes(changes_);
   RETURN_IF_ERROR(schemas_->Delete(request.name()));
   for (const auto& [name, topic] : Copy(topics_)) {
     pb::Topic config = topic->Config();
     if (config.schema_settings().schema() != request.name()) continue;
     config.mutable_schema_settings()->set_schema(kDeletedSchema);
+    if (journal_ != nullptr) {
+      RETURN_IF_ERROR(journal_->SaveTopic(topic->number(), config, /*deleted=*/false));
+    }
     topic->SetConfig(config);
   }
   return absl::OkStatus();

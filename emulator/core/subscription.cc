@@ -75,7 +75,7 @@ void Subscription::SetTopicRetention(Millis retention) {
   Schedule();
 }
 
-bool Subscription::Wanted(const Message& message) const {
+bool Subscription::Wants(const Message& message) const {
   if (!filter_) return true;
   pb::PubsubMessage parsed;
   return parsed.ParseFromString(message.wire) && filter_->Matches(parsed);
@@ -84,7 +84,7 @@ bool Subscription::Wanted(const Message& message) const {
 void Subscription::Append(const std::vector<MessagePtr>& messages, Wakes* wakes) {
   Lock lock(mu_);
   if (!closed_.ok()) return;
-  for (const MessagePtr& message : messages) queue_.Append(message, Wanted(*message));
+  for (const MessagePtr& message : messages) queue_.Append(message, Wants(*message));
   queue_.CollectWakes(wakes);
   Schedule();
 }
@@ -132,7 +132,8 @@ absl::StatusOr<std::vector<Delivery>> Subscription::Take(Consumer* consumer, con
 }
 
 absl::StatusOr<AckReport> Subscription::ForEach(
-    const AckIds& ids, bool by_sequence, const std::function<AckOutcome(const ParsedAck&)>& apply) {
+    const AckIds& ids, bool by_sequence, const std::function<AckOutcome(const ParsedAck&)>& apply,
+    const std::function<absl::Status()>& keep) {
   Lock lock(mu_);
   if (!closed_.ok()) return closed_;
   AckReport report;
@@ -153,15 +154,24 @@ absl::StatusOr<AckReport> Subscription::ForEach(
   for (const ParsedAck& ack : parsed) report.Add(apply(ack), ids[static_cast<int>(ack.index)]);
   queue_.Tidy();
   last_active_ = clock_.Steady();
+  const absl::Status kept = keep();
   Finish(std::move(lock));
+  if (!kept.ok()) return kept;
   return report;
 }
 
 absl::StatusOr<AckReport> Subscription::Acknowledge(const AckIds& ids, bool past_seek) {
   // In one request, the order of the ids means nothing.
-  return ForEach(ids, true, [this, past_seek](const ParsedAck& ack) {
-    return queue_.Acknowledge(ack.id.sequence, ack.id.lease, past_seek);
-  });
+  std::vector<uint64_t> acked;
+  const auto keep = [this, &acked] { return broker_->KeepAcks(name_, acked); };
+  return ForEach(
+      ids, true,
+      [&](const ParsedAck& ack) {
+        const auto outcome = queue_.Acknowledge(ack.id.sequence, ack.id.lease, past_seek);
+        if (outcome == AckOutcome::kDone) acked.push_back(ack.id.sequence);
+        return outcome;
+      },
+      keep);
 }
 
 absl::StatusOr<AckReport> Subscription::ModifyAckDeadline(const AckIds& ids,
@@ -172,7 +182,7 @@ absl::StatusOr<AckReport> Subscription::ModifyAckDeadline(const AckIds& ids,
     return length == 0
                ? queue_.Release(ack.id.sequence, ack.id.lease, now)
                : queue_.Extend(ack.id.sequence, ack.id.lease, now + std::chrono::seconds(length));
-  });
+  }, [] { return absl::OkStatus(); });
 }
 
 absl::Status Subscription::Seek(const std::vector<MessagePtr>& refill,
@@ -180,9 +190,19 @@ absl::Status Subscription::Seek(const std::vector<MessagePtr>& refill,
   Lock lock(mu_);
   if (!closed_.ok()) return closed_;
   queue_.Replay(
-      refill, [this](const Message& message) { return Wanted(message); }, unacked);
+      refill, [this](const Message& message) { return Wants(message); }, unacked);
+  // Kept or not, it is sought: who is told of a failure seeks again.
+  const absl::Status kept = broker_->KeepSeek(name_, [this] { return queue_.Unacked(); });
   Finish(std::move(lock));
-  return absl::OkStatus();
+  return kept;
+}
+
+void Subscription::Restore(const std::vector<MessagePtr>& messages,
+                           const DeliveryQueue::Wanted& unacked) {
+  Lock lock(mu_);
+  queue_.Replay(
+      messages, [this](const Message& message) { return Wants(message); }, unacked);
+  Schedule();
 }
 
 absl::StatusOr<AckSnapshot> Subscription::TakeSnapshot() const {

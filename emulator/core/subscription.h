@@ -51,7 +51,7 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
   using AckIds = google::protobuf::RepeatedPtrField<std::string>;
 
   // REQUIRES: `config` was checked by the broker. `number` goes into its ack ids. The
-  // broker takes its dead letters and removes it when it expires.
+  // broker takes its dead letters, has the journal and removes it when it expires.
   Subscription(pb::Subscription config, std::optional<Filter> filter, uint32_t number,
                uint64_t first_sequence, Timekeeper* timekeeper, Broker* broker);
 
@@ -62,6 +62,8 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
   const std::string& name() const { return name_; }
   uint32_t number() const { return number_; }
 
+  // Does its filter let the message through?
+  bool Wants(const Message& message) const;
   // Called by the topic, in order, with its lock held: so the caller does the waking.
   void Append(const std::vector<MessagePtr>& messages, Wakes* wakes);
 
@@ -82,6 +84,8 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
 
   // `refill`: what the topic has kept. `unacked` says what is to be delivered.
   absl::Status Seek(const std::vector<MessagePtr>& refill, const DeliveryQueue::Wanted& unacked);
+  // Before anybody knows it: a seek that the journal needs not be told of.
+  void Restore(const std::vector<MessagePtr>& messages, const DeliveryQueue::Wanted& unacked);
   absl::StatusOr<AckSnapshot> TakeSnapshot() const;
 
   // Deleted or detached: every stream ends with `reason`, every later call is refused with it.
@@ -95,10 +99,10 @@ class Subscription : public std::enable_shared_from_this<Subscription> {
     size_t index;  // in its request
   };
 
-  bool Wanted(const Message& message) const;
-  // Applies the change to the queue for each id that is one of ours.
+  // Applies the change to the queue for each id that is one of ours, then has it kept.
   absl::StatusOr<AckReport> ForEach(const AckIds& ids, bool by_sequence,
-                                    const std::function<AckOutcome(const ParsedAck&)>& apply);
+                                    const std::function<AckOutcome(const ParsedAck&)>& apply,
+                                    const std::function<absl::Status()>& keep);
   Millis TimeToLive() const;  // unused; 0 = for ever
   void Tick(SteadyTime scheduled);
   void Schedule();

@@ -4,12 +4,26 @@
 #include <utility>
 
 #include "emulator/wire/proto_time.h"
+#include "platform/status.h"
 
 namespace lockstep::emulator {
 
-Topic::Topic(const pb::Topic& config, std::atomic<uint64_t>* next_id, const Clock& clock)
-    : next_id_(next_id), clock_(clock), last_time_(clock.Now()) {
+Topic::Topic(const pb::Topic& config, uint64_t number, std::atomic<uint64_t>* next_id,
+             Journal* journal, const Clock& clock)
+    : number_(number),
+      next_id_(next_id),
+      journal_(journal),
+      clock_(clock),
+      last_time_(clock.Now()) {
   SetConfig(config);
+}
+
+void Topic::Restore(uint64_t next_sequence, std::vector<MessagePtr> messages) {
+  std::scoped_lock lock(mu_);
+  next_sequence_ = next_sequence;
+  if (!messages.empty()) last_time_ = std::max(last_time_, messages.back()->publish_time);
+  kept_.assign(std::make_move_iterator(messages.begin()), std::make_move_iterator(messages.end()));
+  Trim();
 }
 
 pb::Topic Topic::Config() const {
@@ -31,8 +45,8 @@ std::optional<pb::SchemaSettings> Topic::Schema() const {
   return config_.schema_settings();
 }
 
-std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> messages,
-                                        Subscription::Wakes* wakes) {
+absl::StatusOr<std::vector<std::string>> Topic::Publish(
+    std::vector<std::shared_ptr<Message>> messages, Subscription::Wakes* wakes) {
   std::vector<std::string> ids;
   ids.reserve(messages.size());
   std::vector<MessagePtr> published;
@@ -42,17 +56,32 @@ std::vector<std::string> Topic::Publish(std::vector<std::shared_ptr<Message>> me
   last_time_ =
       std::max(last_time_, WallTime(std::chrono::floor<std::chrono::microseconds>(clock_.Now())));
   uint64_t id = next_id_->fetch_add(messages.size());
+  uint64_t sequence = next_sequence_;
   for (auto& message : messages) {
-    Stamp(next_sequence_++, id++, last_time_, message.get());
+    Stamp(sequence++, id++, last_time_, message.get());
     ids.push_back(message->id);
     published.push_back(std::move(message));
   }
+  RETURN_IF_ERROR(Keep(published));
+  next_sequence_ = sequence;
   if (retention_ > Millis(0) || !holds_.empty()) {
     kept_.insert(kept_.end(), published.begin(), published.end());
   }
   Trim();
   for (const auto& subscription : subscriptions_) subscription->Append(published, wakes);
   return ids;
+}
+
+absl::Status Topic::Keep(const std::vector<MessagePtr>& messages) {
+  if (journal_ == nullptr) return absl::OkStatus();
+  std::vector<Owed> owed;
+  for (const auto& subscription : subscriptions_) {
+    for (const MessagePtr& message : messages) {
+      if (!subscription->Wants(*message)) continue;
+      owed.push_back({subscription->name(), message->sequence});
+    }
+  }
+  return journal_->Published(number_, messages, owed);
 }
 
 std::shared_ptr<Subscription> Topic::Attach(const Make& make) {
@@ -94,6 +123,11 @@ uint64_t Topic::Hold() {
   std::scoped_lock lock(mu_);
   holds_.insert(next_sequence_);
   return next_sequence_;
+}
+
+void Topic::HoldFrom(uint64_t sequence) {
+  std::scoped_lock lock(mu_);
+  holds_.insert(sequence);
 }
 
 void Topic::Release(uint64_t hold) {

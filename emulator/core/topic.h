@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "emulator/core/journal.h"
 #include "emulator/core/message.h"
 #include "emulator/core/subscription.h"
 #include "google/pubsub/v1/pubsub.pb.h"
@@ -23,8 +25,13 @@ namespace lockstep::emulator {
 // Locks are taken topic first, then subscription.
 class Topic {
  public:
-  // `next_id` numbers the messages of all topics.
-  Topic(const pb::Topic& config, std::atomic<uint64_t>* next_id, const Clock& clock);
+  // `number`: no other topic has it. `next_id` numbers the messages of all topics. `journal` may be
+  // null.
+  Topic(const pb::Topic& config, uint64_t number, std::atomic<uint64_t>* next_id, Journal* journal,
+        const Clock& clock);
+  // Before anybody knows it: what it had when the process before ended.
+  void Restore(uint64_t next_sequence, std::vector<MessagePtr> messages);
+  uint64_t number() const { return number_; }
 
   pb::Topic Config() const;
   void SetConfig(const pb::Topic& config);
@@ -32,7 +39,7 @@ class Topic {
   std::optional<pb::SchemaSettings> Schema() const;
 
   // Returns their ids. `wakes` are for the caller to wake.
-  std::vector<std::string> Publish(std::vector<std::shared_ptr<Message>> messages,
+  absl::StatusOr<std::vector<std::string>> Publish(std::vector<std::shared_ptr<Message>> messages,
                                    Subscription::Wakes* wakes);
 
   // Adds the subscription that `make` makes; it gets everything from `first_sequence` on.
@@ -46,15 +53,19 @@ class Topic {
   // That and what is held, from this place on. REQUIRES: for one whose hold lives.
   std::vector<MessagePtr> Kept(uint64_t first_sequence);
 
-  // While a hold lives, everything published after it is kept.
+  // While a hold lives, everything published after it is kept; or from a place in the past on.
   uint64_t Hold();
+  void HoldFrom(uint64_t sequence);
   void Release(uint64_t hold);
 
  private:
+  absl::Status Keep(const std::vector<MessagePtr>& messages);
   void Trim();
   bool IsRetained(const Message& message) const;  // by the topic's own retention
 
+  const uint64_t number_;
   std::atomic<uint64_t>* const next_id_;
+  Journal* const journal_;
   const Clock& clock_;
 
   mutable std::mutex mu_;

@@ -40,13 +40,34 @@ pb::Schema Shown(pb::Schema schema, pb::SchemaView view, pb::SchemaView otherwis
 SchemaRegistry::SchemaRegistry(const Clock& clock)
     : clock_(clock), revisions_made_(std::random_device()()) {}
 
-pb::Schema SchemaRegistry::Append(pb::Schema schema, std::shared_ptr<const ProtoSchema> compiled,
-                                  Revisions* revisions) {
+absl::Status SchemaRegistry::Restore(const std::vector<pb::Schema>& revisions) {
+  std::scoped_lock lock(mu_);
+  for (const pb::Schema& schema : revisions) {
+    ASSIGN_OR_RETURN(auto compiled, Compile(schema));
+    schemas_[schema.name()].push_back(
+        std::make_shared<Revision>(Revision{schema, std::move(compiled)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaRegistry::KeepAll(const std::string& name, const Revisions& revisions) const {
+  if (!keep_) return absl::OkStatus();
+  std::vector<pb::Schema> schemas;
+  for (const auto& revision : revisions) schemas.push_back(revision->schema);
+  return keep_(name, schemas);
+}
+
+absl::StatusOr<pb::Schema> SchemaRegistry::Append(pb::Schema schema,
+                                                  std::shared_ptr<const ProtoSchema> compiled,
+                                                  Revisions* revisions) {
   // Eight hex digits that do not repeat: an odd multiplier permutes 32 bits.
   const auto number = static_cast<uint32_t>(++revisions_made_ * 2'654'435'761U);
   schema.set_revision_id(fmt::format("{:08x}", number));
   *schema.mutable_revision_create_time() = ToProto(clock_.Now());
-  revisions->push_back(std::make_shared<Revision>(Revision{schema, std::move(compiled)}));
+  Revisions longer = *revisions;
+  longer.push_back(std::make_shared<Revision>(Revision{schema, std::move(compiled)}));
+  RETURN_IF_ERROR(KeepAll(schema.name(), longer));
+  *revisions = std::move(longer);
   return schema;
 }
 
@@ -57,9 +78,11 @@ absl::StatusOr<pb::Schema> SchemaRegistry::Create(const pb::CreateSchemaRequest&
   ASSIGN_OR_RETURN(auto compiled, Compile(schema));
   schema.set_name(request.parent() + "/schemas/" + request.schema_id());
   std::scoped_lock lock(mu_);
-  const auto [it, is_new] = schemas_.try_emplace(schema.name());
-  if (!is_new) return ResourceExists(schema.name());
-  return Append(std::move(schema), std::move(compiled), &it->second);
+  if (schemas_.contains(schema.name())) return ResourceExists(schema.name());
+  Revisions revisions;
+  ASSIGN_OR_RETURN(schema, Append(std::move(schema), std::move(compiled), &revisions));
+  schemas_.emplace(schema.name(), std::move(revisions));
+  return schema;
 }
 
 SchemaRegistry::Revisions::const_iterator SchemaRegistry::FindIn(const Revisions& revisions,
@@ -163,14 +186,20 @@ absl::StatusOr<pb::Schema> SchemaRegistry::DeleteRevision(
   if (revisions->size() == 1) {
     return FailedPrecondition("The last revision can't be deleted; delete the schema instead.");
   }
-  revisions->erase(gone);
+  Revisions shorter = *revisions;
+  shorter.erase(shorter.begin() + (gone - revisions->begin()));
+  RETURN_IF_ERROR(KeepAll(name, shorter));
+  *revisions = std::move(shorter);
   return revisions->back()->schema;
 }
 
 absl::Status SchemaRegistry::Delete(const std::string& name) {
   RETURN_IF_ERROR(ResourceName::Parse(name, "schemas").status());
   std::scoped_lock lock(mu_);
-  return schemas_.erase(name) > 0 ? absl::OkStatus() : ResourceNotFound(name);
+  if (!schemas_.contains(name)) return ResourceNotFound(name);
+  RETURN_IF_ERROR(KeepAll(name, {}));
+  schemas_.erase(name);
+  return absl::OkStatus();
 }
 
 absl::Status SchemaRegistry::ValidateSchema(const pb::ValidateSchemaRequest& request) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,13 @@ inline constexpr char kDeletedSchema[] = "_deleted-schema_";
 class SchemaRegistry {
  public:
   explicit SchemaRegistry(const Clock& clock);
+
+  // `keep` is called with what a change leads to, under the lock, before the change is made: all
+  // revisions, the oldest first; none = the schema is deleted. A change that is not kept is not made.
+  using Keep = std::function<absl::Status(const std::string& name, const std::vector<pb::Schema>&)>;
+  void KeepWith(Keep keep) { keep_ = std::move(keep); }
+  // Before anybody calls it: revisions that were kept, each schema's oldest first.
+  absl::Status Restore(const std::vector<pb::Schema>& revisions);
 
   absl::StatusOr<pb::Schema> Create(const pb::CreateSchemaRequest& request);
   absl::StatusOr<pb::Schema> Get(const pb::GetSchemaRequest& request);
@@ -62,14 +70,17 @@ class SchemaRegistry {
   // The part before '@', and the revision (the newest without one).
   absl::StatusOr<std::shared_ptr<const Revision>> FindRevision(const std::string& name);
   absl::StatusOr<pb::Schema> Add(const std::string& name, pb::Schema schema);
+  // With the lock held.
+  absl::Status KeepAll(const std::string& name, const Revisions& revisions) const;
   // With the lock held: gives the schema an id and a time, and returns it.
-  pb::Schema Append(pb::Schema schema, std::shared_ptr<const ProtoSchema> compiled,
+  absl::StatusOr<pb::Schema> Append(pb::Schema schema, std::shared_ptr<const ProtoSchema> compiled,
                     Revisions* revisions);
 
   const Clock& clock_;
   std::mutex mu_;
   std::map<std::string, Revisions> schemas_;
   uint64_t revisions_made_ = 0;
+  Keep keep_;
 };
 
 }  // namespace lockstep::emulator
