@@ -10,6 +10,7 @@
 #include "platform/duration.h"
 #include "platform/status.h"
 #include "projections/declare/group_file.h"
+#include "pubsub/names.h"
 #include "state/events/key_states.h"
 #include "state/positions/checkpoints.h"
 #include "state/positions/offsets.h"
@@ -89,7 +90,7 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   }
   ASSIGN_OR_RETURN(const int newest, slots_.Newest(connection_));
   row.new_slot = newest + 1;
-  row.new_subscription = state::SlotSubscription(live.subscription, row.new_slot);
+  row.new_subscription = pubsub::SlotSubscription(live.subscription, row.new_slot);
   ASSIGN_OR_RETURN(const auto declared, Declared());
   row.tables = declared.projector->Tables();
   row.mapping = declared.projector->Mapping();
@@ -131,7 +132,7 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   } else {
     RETURN_IF_ERROR(PlanBackfills(plan, declared.projector->plan()));
     if (!parts_.options.snapshots.empty()) {
-      row.new_snapshots = state::SlotSubscription(parts_.options.snapshots, row.new_slot);
+      row.new_snapshots = pubsub::SlotSubscription(parts_.options.snapshots, row.new_slot);
     }
   }
   ASSIGN_OR_RETURN(const auto obstacles,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <regex>
+
 namespace lockstep::pubsub {
 namespace {
 
@@ -36,6 +38,15 @@ std::string_view ShortName(std::string_view full_name) {
 std::string_view ProjectOf(std::string_view full_name) {
   const size_t begin = full_name.find('/') + 1;
   return full_name.substr(begin, full_name.find('/', begin) - begin);
+}
+
+std::string SlotSubscription(const std::string& subscription, int slot) {
+  return fmt::format("{}.slot{}", DeclaredSubscription(subscription), slot);
+}
+
+std::string DeclaredSubscription(const std::string& subscription) {
+  static const std::regex kSlot(R"(\.slot\d+$)");
+  return std::regex_replace(subscription, kSlot, "");
 }
 
 }  // namespace lockstep::pubsub

@@ -18,4 +18,10 @@ std::string_view ShortName(std::string_view full_name);
 // "projects/p/topics/t" -> "p".
 std::string_view ProjectOf(std::string_view full_name);
 
+// A group's files name one subscription, for good; a slot that a rebuild made has its own, named
+// after it: `<subscription>.slotN`.
+std::string SlotSubscription(const std::string& subscription, int slot);
+// The one that the files name; `subscription` may be any slot's.
+std::string DeclaredSubscription(const std::string& subscription);
+
 }  // namespace lockstep::pubsub

@@ -16,6 +16,7 @@
 #include "platform/daemon/signals.h"
 #include "platform/status.h"
 #include "publisher/backfill/declaration.h"
+#include "pubsub/names.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -298,7 +299,7 @@ absl::Status Status(const Context& context, const RebuildOptions& options) {
 // Which subscription the group reads now, and that no file need say so.
 absl::StatusOr<std::string> WhatItReads(Session& session, const std::string& group) {
   ASSIGN_OR_RETURN(const auto live, session.LoadGroup(group));
-  const std::string declared = state::DeclaredSubscription(live.subscription);
+  const std::string declared = pubsub::DeclaredSubscription(live.subscription);
   if (declared == live.subscription) return fmt::format(" The group reads {}.", declared);
   return fmt::format(
       " The group reads {}. Its files go on naming {}: runners find the slot's by the database, "

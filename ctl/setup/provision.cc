@@ -2,14 +2,20 @@
 
 #include "ctl/command/command.h"
 #include "ctl/command/print.h"
-#include "ctl/setup/provision_plan.h"
 #include "platform/config/config.h"
 #include "platform/status.h"
 #include "pubsub/config.h"
+#include "pubsub/provision/plan.h"
 #include "pubsub/transport.h"
 
 namespace lockstep::ctl {
 namespace {
+
+using pubsub::IamCommands;
+using pubsub::MakePlan;
+using pubsub::Plan;
+using pubsub::Step;
+using pubsub::Wanted;
 
 struct ProvisionOptions {
   bool dry_run = false;

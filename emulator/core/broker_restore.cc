@@ -40,8 +40,9 @@ absl::Status Broker::Restore(SavedState saved) {
     topic->HoldFrom(each.end);
     KeptSnapshot snapshot{each.config, topic, each.end, {.end = each.end, .unacked = {}}};
     if (from->deleted) snapshot.proto.set_topic(kDeletedTopic);
-    snapshot.state.unacked = Select(
-        from->messages, [&](const Message& message) { return each.unacked.contains(message.sequence); });
+    snapshot.state.unacked = Select(from->messages, [&](const Message& message) {
+      return each.unacked.contains(message.sequence);
+    });
     snapshots_[each.config.name()] = std::make_shared<KeptSnapshot>(std::move(snapshot));
   }
   // After the holds, which say what the topics keep.

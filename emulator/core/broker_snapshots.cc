@@ -47,8 +47,8 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
   const SnapshotPtr snapshot =
       std::make_shared<KeptSnapshot>(KeptSnapshot{proto, attached.topic, hold, *std::move(state)});
   if (journal_ != nullptr) {
-    absl::Status kept = journal_->SaveSnapshot(proto, attached.topic->number(),
-                                               snapshot->state.end, snapshot->state.unacked);
+    absl::Status kept = journal_->SaveSnapshot(proto, attached.topic->number(), snapshot->state.end,
+                                               snapshot->state.unacked);
     if (!kept.ok()) return refuse(kept);
   }
   RETURN_IF_ERROR(Insert(name, snapshot, &snapshots_));

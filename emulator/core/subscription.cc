@@ -177,12 +177,15 @@ absl::StatusOr<AckReport> Subscription::Acknowledge(const AckIds& ids, bool past
 absl::StatusOr<AckReport> Subscription::ModifyAckDeadline(const AckIds& ids,
                                                           const std::vector<int>& seconds) {
   const SteadyTime now = clock_.Steady();
-  return ForEach(ids, false, [&](const ParsedAck& ack) {
-    const int length = seconds.size() == 1 ? seconds.front() : seconds[ack.index];
-    return length == 0
-               ? queue_.Release(ack.id.sequence, ack.id.lease, now)
-               : queue_.Extend(ack.id.sequence, ack.id.lease, now + std::chrono::seconds(length));
-  }, [] { return absl::OkStatus(); });
+  return ForEach(
+      ids, false,
+      [&](const ParsedAck& ack) {
+        const int length = seconds.size() == 1 ? seconds.front() : seconds[ack.index];
+        return length == 0 ? queue_.Release(ack.id.sequence, ack.id.lease, now)
+                           : queue_.Extend(ack.id.sequence, ack.id.lease,
+                                           now + std::chrono::seconds(length));
+      },
+      [] { return absl::OkStatus(); });
 }
 
 absl::Status Subscription::Seek(const std::vector<MessagePtr>& refill,

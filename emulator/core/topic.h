@@ -40,7 +40,7 @@ class Topic {
 
   // Returns their ids. `wakes` are for the caller to wake.
   absl::StatusOr<std::vector<std::string>> Publish(std::vector<std::shared_ptr<Message>> messages,
-                                   Subscription::Wakes* wakes);
+                                                   Subscription::Wakes* wakes);
 
   // Adds the subscription that `make` makes; it gets everything from `first_sequence` on.
   using Make = std::function<std::shared_ptr<Subscription>(uint64_t first_sequence)>;

@@ -28,7 +28,8 @@ class SchemaRegistry {
   explicit SchemaRegistry(const Clock& clock);
 
   // `keep` is called with what a change leads to, under the lock, before the change is made: all
-  // revisions, the oldest first; none = the schema is deleted. A change that is not kept is not made.
+  // revisions, the oldest first; none = the schema is deleted. A change that is not kept is not
+  // made.
   using Keep = std::function<absl::Status(const std::string& name, const std::vector<pb::Schema>&)>;
   void KeepWith(Keep keep) { keep_ = std::move(keep); }
   // Before anybody calls it: revisions that were kept, each schema's oldest first.
@@ -74,7 +75,7 @@ class SchemaRegistry {
   absl::Status KeepAll(const std::string& name, const Revisions& revisions) const;
   // With the lock held: gives the schema an id and a time, and returns it.
   absl::StatusOr<pb::Schema> Append(pb::Schema schema, std::shared_ptr<const ProtoSchema> compiled,
-                    Revisions* revisions);
+                                    Revisions* revisions);
 
   const Clock& clock_;
   std::mutex mu_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "emulator/service/pubsub_service.h"
+#include "emulator/store/state_store.h"
 #include "platform/status.h"
 
 namespace lockstep::emulator {
@@ -14,19 +15,48 @@ namespace {
 // Above Pub/Sub's own limit of 10 MiB, so that we answer what exceeds it, and not gRPC.
 constexpr int kMaxRequestBytes = 24 << 20;
 
+absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& directory) {
+  if (directory.empty()) return nullptr;
+  return StateStore::Open(directory);
+}
+
 }  // namespace
 
 // The wiring: the service over the broker, beside it time and faults.
 struct Server::Parts {
   explicit Parts(const Options& options)
-      : faults(options.faults),
+      : store(OpenStore(options.state)),
+        faults(options.faults),
         timekeeper(*options.clock),
         schemas(*options.clock),
-        broker(&timekeeper, &schemas),
+        broker(&timekeeper, &schemas, store.ok() ? store->get() : nullptr),
         service(NewPubsubService(&broker, &schemas, &faults, &timekeeper)) {
     faults.OnThaw([this] { broker.WakeAll(); });
   }
 
+  // What the state's directory holds, before the first call.
+  absl::Status Restore() {
+    RETURN_IF_ERROR(store.status());
+    if (*store == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR((*store)->Tidy(timekeeper.clock().Now()));
+    ASSIGN_OR_RETURN(SavedState saved, (*store)->Load());
+    RETURN_IF_ERROR(schemas.Restore(saved.schemas));
+    RETURN_IF_ERROR(broker.Restore(std::move(saved)));
+    schemas.KeepWith([this](const std::string& name, const std::vector<pb::Schema>& revisions) {
+      return (*store)->SaveSchema(name, revisions);
+    });
+    TidyEveryMinute();
+    return absl::OkStatus();
+  }
+  void TidyEveryMinute() {
+    const Clock& clock = timekeeper.clock();
+    timekeeper.At(clock.Steady() + std::chrono::minutes(1), [this, &clock] {
+      (void)(*store)->Tidy(clock.Now());  // the next one, or the next write, finds the same fault
+      TidyEveryMinute();
+    });
+  }
+
+  const absl::StatusOr<std::unique_ptr<StateStore>> store;  // null = in memory alone
   Faults faults;
   Timekeeper timekeeper;
   SchemaRegistry schemas;
@@ -52,6 +82,7 @@ absl::Status Server::Start() {
   std::scoped_lock lock(parts_->mu);
   if (parts_->started) return FailedPrecondition("it was started or stopped before");
   parts_->started = true;
+  RETURN_IF_ERROR(parts_->Restore());
   const bool is_ipv6 = options_.host.find(':') != std::string::npos && options_.host.front() != '[';
   const std::string host = is_ipv6 ? "[" + options_.host + "]" : options_.host;
   const std::string wanted = fmt::format("{}:{}", host, options_.port);

@@ -13,12 +13,16 @@ namespace lockstep::emulator {
 struct Options {
   std::string host = "127.0.0.1";
   int port = 0;  // 0 = a free one
+  // A directory in which everything outlives the process; empty = in memory alone. It is one
+  // server's at a time, from construction to destruction.
+  std::string state;
   FaultOptions faults;
   const Clock* clock = &Clock::System();  // tests set their own
 };
 
-// An embedded Pub/Sub: google.pubsub.v1 over gRPC, everything in memory. One object is one empty
-// Pub/Sub; several can live in a process. Stop ends every call; what was published is gone with it.
+// An embedded Pub/Sub: google.pubsub.v1 over gRPC, everything in memory. One object is one Pub/Sub,
+// empty unless Options::state holds what an earlier one had; several can live in a process. Stop
+// ends every call; what was published is gone with it, or kept in Options::state.
 //
 //   emulator::Server server;
 //   server.Start();

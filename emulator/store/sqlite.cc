@@ -25,7 +25,8 @@ absl::Status Sqlite::Failed() const {
   const int code = parts_->database == nullptr ? SQLITE_NOMEM : sqlite3_errcode(parts_->database);
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
     return FailedPrecondition(
-        "another process has the state in {}: one emulator at a time may have it. End the other, or "
+        "another process has the state in {}: one emulator at a time may have it. End the other, "
+        "or "
         "name another directory",
         parts_->file);
   }
@@ -35,9 +36,9 @@ absl::Status Sqlite::Failed() const {
         "remove this one: what it holds is lost then",
         parts_->file, sqlite3_errmsg(parts_->database));
   }
-  return Unavailable("the state can't be kept in {}: {}", parts_->file,
-                     parts_->database == nullptr ? "out of memory"
-                                                 : sqlite3_errmsg(parts_->database));
+  return Unavailable(
+      "the state can't be kept in {}: {}", parts_->file,
+      parts_->database == nullptr ? "out of memory" : sqlite3_errmsg(parts_->database));
 }
 
 absl::StatusOr<std::unique_ptr<Sqlite>> Sqlite::Open(const std::string& file) {
@@ -56,15 +57,15 @@ absl::Status Sqlite::Execute(const char* sql) {
 }
 
 absl::StatusOr<Sqlite::Statement*> Sqlite::Prepare(const char* sql) {
-  auto& known = parts_->statements[sql];
-  if (known == nullptr) {
-    sqlite3_stmt* statement = nullptr;
-    const int code = sqlite3_prepare_v3(parts_->database, sql, -1, SQLITE_PREPARE_PERSISTENT,
-                                        &statement, nullptr);
-    if (code != SQLITE_OK) return Failed();
-    known.reset(new Statement(this, statement));
+  if (const auto known = parts_->statements.find(sql); known != parts_->statements.end()) {
+    return known->second.get();
   }
-  return known.get();
+  sqlite3_stmt* statement = nullptr;
+  const int code =
+      sqlite3_prepare_v3(parts_->database, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  if (code != SQLITE_OK) return Failed();
+  return (parts_->statements[sql] = std::unique_ptr<Statement>(new Statement(this, statement)))
+      .get();
 }
 
 Sqlite::Statement& Sqlite::Statement::Bind(std::string_view text) {

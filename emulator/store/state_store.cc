@@ -12,7 +12,7 @@ namespace {
 
 namespace pb = google::pubsub::v1;
 
-// `retention` in milliseconds is how long a message is kept beyond its ack.
+// `retention` is in milliseconds, `retains` says whether it is for acked messages too.
 constexpr char kSchema[] = R"sql(
 CREATE TABLE topics (
   number INTEGER PRIMARY KEY,
@@ -34,7 +34,8 @@ CREATE TABLE subscriptions (
   config BLOB NOT NULL,
   topic INTEGER NOT NULL,
   first_sequence INTEGER NOT NULL,
-  retention INTEGER NOT NULL);
+  retention INTEGER NOT NULL,
+  retains INTEGER NOT NULL);
 CREATE TABLE unacked (
   subscription INTEGER NOT NULL,
   sequence INTEGER NOT NULL,
@@ -57,15 +58,25 @@ PRAGMA application_id = 1280263749;
 PRAGMA user_version = 1;
 )sql";
 
+// What no subscription delivers any more, for it is too old.
+constexpr char kTidyUnacked[] = R"sql(
+DELETE FROM unacked AS u
+ WHERE EXISTS (SELECT 1 FROM subscriptions s JOIN topics t ON t.number = s.topic
+                 JOIN messages m ON m.topic = s.topic AND m.sequence = u.sequence
+                WHERE s.id = u.subscription
+                  AND m.published < ?1 - 1000 * max(s.retention, t.retention))
+)sql";
+
 constexpr char kTidyMessages[] = R"sql(
 DELETE FROM messages AS m
  WHERE m.published < ?1 - 1000 * max(
          (SELECT t.retention FROM topics t WHERE t.number = m.topic),
-         coalesce((SELECT max(s.retention) FROM subscriptions s WHERE s.topic = m.topic), 0))
-   AND NOT EXISTS (SELECT FROM subscriptions s JOIN unacked u ON u.subscription = s.id
+         coalesce((SELECT max(s.retention) FROM subscriptions s
+                    WHERE s.topic = m.topic AND s.retains), 0))
+   AND NOT EXISTS (SELECT 1 FROM subscriptions s JOIN unacked u ON u.subscription = s.id
                     WHERE s.topic = m.topic AND u.sequence = m.sequence)
-   AND NOT EXISTS (SELECT FROM snapshots n WHERE n.topic = m.topic AND n."end" <= m.sequence)
-   AND NOT EXISTS (SELECT FROM snapshots n JOIN snapshot_unacked u ON u.snapshot = n.name
+   AND NOT EXISTS (SELECT 1 FROM snapshots n WHERE n.topic = m.topic AND n."end" <= m.sequence)
+   AND NOT EXISTS (SELECT 1 FROM snapshots n JOIN snapshot_unacked u ON u.snapshot = n.name
                     WHERE n.topic = m.topic AND u.sequence = m.sequence)
 )sql";
 
@@ -115,27 +126,33 @@ absl::Status StateStore::SaveTopic(uint64_t number, const pb::Topic& config, boo
                                       "config = excluded.config, retention = excluded.retention, "
                                       "deleted = excluded.deleted"));
   const Millis retention = FromProto(config.message_retention_duration());
-  return save->Bind(number).BindBytes(Bytes(config)).Bind(Count(retention)).Bind(deleted ? 1 : 0).Run();
+  return save->Bind(number)
+      .BindBytes(Bytes(config))
+      .Bind(Count(retention))
+      .Bind(deleted ? 1 : 0)
+      .Run();
 }
 
 absl::Status StateStore::SaveSubscription(const pb::Subscription& config, uint64_t topic,
                                           uint64_t first_sequence) {
   std::scoped_lock lock(mu_);
-  const Millis retention = config.retain_acked_messages() && !config.detached()
-                               ? FromProto(config.message_retention_duration())
-                               : Millis(0);
+  const Millis retention = FromProto(config.message_retention_duration());
+  const bool retains = config.retain_acked_messages() && !config.detached();
   return database_->Transact([&]() -> absl::Status {
     // An update leaves where it began.
     ASSIGN_OR_RETURN(auto* save,
                      database_->Prepare("INSERT INTO subscriptions "
-                                        "(name, config, topic, first_sequence, retention) "
-                                        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-                                        "config = excluded.config, retention = excluded.retention"));
+                                        "(name, config, topic, first_sequence, retention, retains) "
+                                        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE "
+                                        "SET config = excluded.config, "
+                                        "retention = excluded.retention, "
+                                        "retains = excluded.retains"));
     RETURN_IF_ERROR(save->Bind(config.name())
                         .BindBytes(Bytes(config))
                         .Bind(topic)
                         .Bind(first_sequence)
                         .Bind(Count(retention))
+                        .Bind(retains ? 1 : 0)
                         .Run());
     if (!config.detached()) return absl::OkStatus();
     ASSIGN_OR_RETURN(auto* drop,
@@ -164,8 +181,7 @@ absl::Status StateStore::SaveSnapshot(const pb::Snapshot& config, uint64_t topic
     ASSIGN_OR_RETURN(auto* save,
                      database_->Prepare("INSERT OR REPLACE INTO snapshots (name, config, topic, "
                                         "\"end\") VALUES (?, ?, ?, ?)"));
-    RETURN_IF_ERROR(
-        save->Bind(config.name()).BindBytes(Bytes(config)).Bind(topic).Bind(end).Run());
+    RETURN_IF_ERROR(save->Bind(config.name()).BindBytes(Bytes(config)).Bind(topic).Bind(end).Run());
     ASSIGN_OR_RETURN(auto* owe, database_->Prepare("INSERT OR IGNORE INTO snapshot_unacked "
                                                    "(snapshot, sequence) VALUES (?, ?)"));
     for (const MessagePtr& message : unacked) {
@@ -268,8 +284,10 @@ absl::Status StateStore::Tidy(WallTime now) {
   std::scoped_lock lock(mu_);
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch());
   return database_->Transact([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(auto* messages, database_->Prepare(kTidyMessages));
-    RETURN_IF_ERROR(messages->Bind(static_cast<uint64_t>(micros.count())).Run());
+    for (const char* tidy : {kTidyUnacked, kTidyMessages}) {
+      ASSIGN_OR_RETURN(auto* statement, database_->Prepare(tidy));
+      RETURN_IF_ERROR(statement->Bind(static_cast<uint64_t>(micros.count())).Run());
+    }
     // A deleted topic goes with the last that could deliver of it.
     return database_->Execute(
         "DELETE FROM topics WHERE deleted AND number NOT IN (SELECT topic FROM subscriptions) "

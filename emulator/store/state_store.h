@@ -13,9 +13,10 @@
 namespace lockstep::emulator {
 
 // The state of an emulator in a directory: one SQLite file, which belongs to one process at a time.
-// Every call is a transaction of its own, so a process that is killed at any moment leaves all of it
-// or nothing, and nothing that was answered is gone. It does not wait for the disk (write-ahead log,
-// synchronous = NORMAL): a machine that loses its power may lose the last moments, never the file.
+// Every call is a transaction of its own, so a process that is killed at any moment leaves all of
+// it or nothing, and nothing that was answered is gone. It does not wait for the disk (write-ahead
+// log, synchronous = NORMAL): a machine that loses its power may lose the last moments, never the
+// file.
 class StateStore : public Journal {
  public:
   // Makes the directory if need be.

@@ -68,8 +68,9 @@ absl::Status StateStore::LoadTopics(SavedState* state) {
 
 absl::Status StateStore::LoadSubscriptions(SavedState* state) {
   std::map<uint64_t, size_t> places;
-  ASSIGN_OR_RETURN(auto* subscriptions,
-                   database_->Prepare("SELECT id, config, topic, first_sequence FROM subscriptions"));
+  ASSIGN_OR_RETURN(
+      auto* subscriptions,
+      database_->Prepare("SELECT id, config, topic, first_sequence FROM subscriptions"));
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, subscriptions->Next());
     if (!more) break;

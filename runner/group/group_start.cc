@@ -7,6 +7,7 @@
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/pooler.h"
+#include "pubsub/names.h"
 #include "state/groups/slots.h"
 
 namespace lockstep::runner {
@@ -48,8 +49,8 @@ absl::StatusOr<state::GroupEpoch> LoadEpoch(const GroupContext& group,
                   {"start_from", options.start_from}});
   }
   // Which slot's subscription is read, the database knows.
-  const std::string declared = state::DeclaredSubscription(under->subscription);
-  if (declared != state::DeclaredSubscription(options.subscription)) {
+  const std::string declared = pubsub::DeclaredSubscription(under->subscription);
+  if (declared != pubsub::DeclaredSubscription(options.subscription)) {
     return FailedPrecondition(
         "the group belongs to subscription {}, the configuration names {}; another subscription is "
         "another group",

@@ -21,7 +21,7 @@ BEGIN
   IF NOT slot.follows_versions THEN
     RAISE EXCEPTION 'group "%" does not follow the versions of its aggregates', group_name
       USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = 'Set follow_versions: true for the group and restart its runners.';
+            HINT = 'Set follow_versions: true for the group and restart its runners. One whose events park on a gap follows them once a runner has started it.';
   END IF;
   -- As envelope::AggregateKey writes it.
   EXECUTE format('SELECT settled_version FROM %I.key_state WHERE generation = $1 AND aggregate_key = $2', current_schema())

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <regex>
 #include <utility>
 
 #include "platform/status.h"
@@ -54,15 +53,6 @@ retired AS (
 SELECT generation FROM gone)";
 
 }  // namespace
-
-std::string SlotSubscription(const std::string& subscription, int slot) {
-  return fmt::format("{}.slot{}", DeclaredSubscription(subscription), slot);
-}
-
-std::string DeclaredSubscription(const std::string& subscription) {
-  static const std::regex kSlot(R"(\.slot\d+$)");
-  return std::regex_replace(subscription, kSlot, "");
-}
 
 Slots::Slots(const Schema& schema, ConsumerGroup group)
     : GroupStore(schema, std::move(group)), note_first_(schema, "slot_note_first", kNoteFirst) {}

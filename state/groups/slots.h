@@ -10,12 +10,6 @@
 
 namespace lockstep::state {
 
-// A group's files name one subscription, for good; a slot that a rebuild made has its own, named
-// after it: `<subscription>.slotN`.
-std::string SlotSubscription(const std::string& subscription, int slot);
-// The one that the files name; `subscription` may be any slot's.
-std::string DeclaredSubscription(const std::string& subscription);
-
 // The slots of one group: {tables, generation, subscription} each, of which one is active. A
 // generation that no slot has any longer is retired, and its rows go bit by bit (Retention).
 class Slots : public GroupStore {

@@ -1,6 +1,6 @@
 // Publishers, runners, Postgres and Pub/Sub as real processes, a source that keeps its own ledger,
 // and a seeded schedule of what goes wrong. In the end everything must be as the ledger says. Run
-// by scripts/chaos; docs/reliability.md says what it tries and what it found.
+// by scripts/chaos; docs/reliability-lab.md says what it tries and what it found.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // Sagas under attack: three orchestrators that are killed and stopped, a Postgres that restarts, an
 // HTTP participant that misbehaves and keeps a ledger of its own. In the end every saga must be as
-// the ledger says. Run by scripts/chaos --sagas; docs/reliability.md says what it tries.
+// the ledger says. Run by scripts/chaos --sagas; docs/reliability-lab.md says what it tries.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

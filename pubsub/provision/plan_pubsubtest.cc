@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ctl/setup/provision_plan.h"
 #include "emulator/service/server.h"
 #include "platform/status.h"
+#include "pubsub/provision/plan.h"
 #include "pubsub/transport.h"
 
-namespace lockstep::ctl {
+namespace lockstep::pubsub {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,9 +21,9 @@ class ProvisionTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(server_.Start().ok());
-    pubsub::TransportOptions options;
+    TransportOptions options;
     options.emulator_host = server_.address();
-    transport_ = *pubsub::MakeTransport(options);
+    transport_ = *MakeTransport(options);
     wanted_.project = "test";
     wanted_.topics = {{.name = "catalog.events", .retention = Millis(3'600'000)}};
     wanted_.subscriptions = {{.name = "catalog.events.feed",
@@ -51,7 +51,7 @@ class ProvisionTest : public ::testing::Test {
   }
 
   emulator::Server server_{{}};
-  std::unique_ptr<pubsub::Transport> transport_;
+  std::unique_ptr<Transport> transport_;
   Wanted wanted_;
 };
 
@@ -81,7 +81,7 @@ TEST_F(ProvisionTest, ChangesWhatCanBeChanged) {
 // After `rebuild finish` the group reads its slot's, and its files go on naming the first.
 TEST_F(ProvisionTest, DoesNotMakeASubscriptionAgainThatARebuildHasReplaced) {
   Apply();
-  pubsub::Admin& admin = transport_->admin();
+  Admin& admin = transport_->admin();
   const std::string first = "projects/test/subscriptions/catalog.events.feed";
   auto slot = *admin.GetSubscription(first);
   slot.name = first + ".slot2";
@@ -138,4 +138,4 @@ TEST(IamCommands, GiveTheLeastRights) {
 }
 
 }  // namespace
-}  // namespace lockstep::ctl
+}  // namespace lockstep::pubsub

@@ -1,4 +1,4 @@
-#include "ctl/setup/provision_plan.h"
+#include "pubsub/provision/plan.h"
 
 #include <fmt/format.h>
 
@@ -10,16 +10,11 @@
 #include "platform/status.h"
 #include "platform/text.h"
 #include "pubsub/names.h"
-#include "state/groups/slots.h"
 
-namespace lockstep::ctl {
+namespace lockstep::pubsub {
 namespace {
 
-using pubsub::Admin;
-using pubsub::Subscription;
-using pubsub::Topic;
-
-std::string Short(const std::string& full) { return std::string(pubsub::ShortName(full)); }
+std::string Short(const std::string& full) { return std::string(ShortName(full)); }
 
 // A field that can be changed, by its name in google.pubsub.v1.
 struct Field {
@@ -52,9 +47,9 @@ std::string Show(const char* name, bool value) {
 
 absl::Status PlanTopic(const Wanted& wanted, Topic topic, Admin& admin, Plan& plan) {
   const std::string name = topic.name;
-  topic.name = pubsub::TopicName(wanted.project, name);
+  topic.name = TopicName(wanted.project, name);
   if (!topic.schema.schema.empty()) {
-    topic.schema.schema = pubsub::SchemaName(wanted.project, topic.schema.schema);
+    topic.schema.schema = SchemaName(wanted.project, topic.schema.schema);
   }
   if (!name.ends_with(".events") && !name.ends_with(".dlq")) {
     plan.warnings.push_back(fmt::format("topic {} is not named <context>.events", name));
@@ -92,7 +87,7 @@ std::string Describe(const Subscription& s) {
 std::vector<std::string> SlotsOf(const std::string& full, const std::vector<Subscription>& there) {
   std::vector<std::string> slots;
   for (const Subscription& subscription : there) {
-    if (subscription.name != full && state::DeclaredSubscription(subscription.name) == full) {
+    if (subscription.name != full && DeclaredSubscription(subscription.name) == full) {
       slots.push_back(Short(subscription.name));
     }
   }
@@ -103,14 +98,14 @@ absl::Status PlanSubscription(const Wanted& wanted, Subscription want, bool repl
                               Plan& plan) {
   const std::string name = want.name;
   const std::string topic = want.topic;
-  want.name = pubsub::SubscriptionName(wanted.project, name);
-  want.topic = pubsub::TopicName(wanted.project, topic);
+  want.name = SubscriptionName(wanted.project, name);
+  want.topic = TopicName(wanted.project, topic);
   if (!want.dead_letter_topic.empty()) {
-    if (want.dead_letter_topic != state::DeclaredSubscription(name) + ".dlq") {
+    if (want.dead_letter_topic != DeclaredSubscription(name) + ".dlq") {
       plan.warnings.push_back(
           fmt::format("the dead-letter topic of {} is not named {}.dlq", name, name));
     }
-    want.dead_letter_topic = pubsub::TopicName(wanted.project, want.dead_letter_topic);
+    want.dead_letter_topic = TopicName(wanted.project, want.dead_letter_topic);
   }
   if (!name.starts_with(topic + ".")) {
     plan.warnings.push_back(fmt::format("subscription {} is not named {}.<service>", name, topic));
@@ -163,7 +158,7 @@ absl::Status PlanSchema(const Wanted& wanted, const Wanted::SchemaFile& file, Ad
                         Plan& plan) {
   const auto text = ReadWholeFile(file.file);
   if (!text.ok()) return NotFound("schema file {}", MessageOf(text.status()));
-  const pubsub::Schema schema{pubsub::SchemaName(wanted.project, file.name), *text};
+  const Schema schema{SchemaName(wanted.project, file.name), *text};
   const auto found = admin.GetSchema(schema.name);
   if (absl::IsNotFound(found.status())) {
     plan.steps.push_back({"create", "schema " + file.name, "from " + file.file,
@@ -197,10 +192,10 @@ void Bind(ConfigSection& config, Wanted& wanted) {
     item.Key("retention", &retention,
              "how long the topic keeps messages for new subscriptions and Seek; 0 = not at all");
     item.Key("schema", &topic.schema.schema, "id of the schema that messages must satisfy");
-    item.Choice("schema_encoding", &topic.schema.encoding,
-                {{"binary", pubsub::SchemaSettings::Encoding::kBinary},
-                 {"json", pubsub::SchemaSettings::Encoding::kJson}},
-                "how messages are encoded");
+    item.Choice(
+        "schema_encoding", &topic.schema.encoding,
+        {{"binary", SchemaSettings::Encoding::kBinary}, {"json", SchemaSettings::Encoding::kJson}},
+        "how messages are encoded");
     if (retention.count() > 0) topic.retention = retention;
     wanted.topics.push_back(topic);
   });
@@ -233,7 +228,7 @@ absl::StatusOr<Plan> MakePlan(const Wanted& wanted, Admin& admin) {
   for (const std::string& name : DeadLetterTopics(wanted)) {
     const bool listed = std::any_of(wanted.topics.begin(), wanted.topics.end(),
                                     [&](const Topic& topic) { return topic.name == name; });
-    if (listed || admin.GetTopic(pubsub::TopicName(wanted.project, name)).ok()) continue;
+    if (listed || admin.GetTopic(TopicName(wanted.project, name)).ok()) continue;
     RETURN_IF_ERROR(PlanTopic(wanted, {.name = name}, admin, plan));
   }
   if (wanted.subscriptions.empty()) return plan;
@@ -246,7 +241,7 @@ absl::StatusOr<Plan> MakePlan(const Wanted& wanted, Admin& admin) {
   }
   RETURN_IF_ERROR(there.status());
   for (const Subscription& subscription : wanted.subscriptions) {
-    const auto slots = SlotsOf(pubsub::SubscriptionName(wanted.project, subscription.name), *there);
+    const auto slots = SlotsOf(SubscriptionName(wanted.project, subscription.name), *there);
     RETURN_IF_ERROR(PlanSubscription(wanted, subscription, !slots.empty(), admin, plan));
     for (const std::string& slot : slots) {
       Subscription same = subscription;
@@ -285,4 +280,4 @@ std::vector<std::string> IamCommands(const Wanted& wanted) {
   return commands;
 }
 
-}  // namespace lockstep::ctl
+}  // namespace lockstep::pubsub

@@ -11,7 +11,7 @@ namespace lockstep {
 class ConfigSection;
 }
 
-namespace lockstep::ctl {
+namespace lockstep::pubsub {
 
 // The topics, subscriptions and schemas that a file wants. Names are short; `project` makes them
 // full.
@@ -22,8 +22,8 @@ struct Wanted {
     std::string file;  // protobuf source
   };
   std::vector<SchemaFile> schemas;
-  std::vector<pubsub::Topic> topics;
-  std::vector<pubsub::Subscription> subscriptions;
+  std::vector<Topic> topics;
+  std::vector<Subscription> subscriptions;
 };
 // The keys `schemas`, `topics` and `subscriptions`.
 void Bind(ConfigSection& config, Wanted& wanted);
@@ -33,7 +33,7 @@ struct Step {
   std::string action;  // create, update
   std::string what;    // "subscription catalog.events.feed"
   std::string detail;  // what is new or differs
-  std::function<absl::Status(pubsub::Admin&)> run;
+  std::function<absl::Status(Admin&)> run;
 };
 
 struct Plan {
@@ -43,9 +43,9 @@ struct Plan {
 
 // Compares what is wanted with what is there. Fails where something can't be changed any more
 // (ordering, filter, topic of a subscription), naming it.
-absl::StatusOr<Plan> MakePlan(const Wanted& wanted, pubsub::Admin& admin);
+absl::StatusOr<Plan> MakePlan(const Wanted& wanted, Admin& admin);
 
 // The least rights that publisher and runner need, as gcloud commands.
 std::vector<std::string> IamCommands(const Wanted& wanted);
 
-}  // namespace lockstep::ctl
+}  // namespace lockstep::pubsub
