@@ -112,7 +112,16 @@ case $1 in
     feed=$(sed -n 's/^  the read model  psql \([^ ]*\) .*/\1/p' "$aside/out")
     filled=$(psql -XAt -d "$feed" -c "SELECT count(*) > 0 AND bool_and(headline IS NOT DISTINCT FROM title)
       FROM catalog_read.video_projection WHERE title IS NOT NULL")
+    # Which page is whose, and three commands that work as they stand.
+    [ "$(grep -cE "the (publisher|runner)'s: " "$aside/out")" -eq 2 ] || { echo "it does not say which page is whose"; cat "$aside/out"; exit 1; }
+    tried=0
+    while read -r command; do
+      $command >"$aside/answer" 2>&1 </dev/null || { echo "$command"; cat "$aside/answer"; exit 1; }
+      tried=$((tried + 1))
+    done < <(sed -n '/^Three commands to try/,$s/^  \(.*lockstepctl .*\)/\1/p' "$aside/out")
+    [ "$tried" -eq 3 ] || { echo "$tried of 3 commands were found"; cat "$aside/out"; exit 1; }
     scripts/demo --stop "$(sed -n 's/^  end it .*--stop //p' "$aside/out")"
+    if scripts/demo --kep 2>"$aside/answer" || ! grep -q "'--kep'" "$aside/answer"; then echo "an unknown flag is not named"; exit 1; fi
     [ "$filled" = t ] || { echo "the new column is not filled"; exit 1; }
     ;;
   kill)
