@@ -4,6 +4,7 @@
 
 namespace lockstep {
 
+const char* const kVersion = LOCKSTEP_VERSION;
 const char* const kCommit = LOCKSTEP_COMMIT;
 const char* const kTransports = LOCKSTEP_TRANSPORTS;
 

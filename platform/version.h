@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-inline constexpr char kVersion[] = "0.1.0";
+// The version of CMakeLists.txt.
+extern const char* const kVersion;
 
 // What this build was made of: the commit ("unknown" outside of a repository) and the transports to
 // Pub/Sub that it has.

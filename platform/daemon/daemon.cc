@@ -4,8 +4,11 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
+#include "platform/daemon/service_manager.h"
+#include "platform/daemon/service_thread.h"
 #include "platform/daemon/signals.h"
 #include "platform/mutex_checks.h"
 #include "platform/printable.h"
@@ -29,6 +32,16 @@ void Reload(const Config::Sources& sources, RunningConfig& running, Daemon& daem
   log::SetLevel(daemon.LogOptions().level);
   running.Follow(keys);
   daemon.Reload(running);
+}
+
+// Says that the process lives, three times as often as is asked for, for as long as it does.
+std::unique_ptr<Ticker> Watchdog(const ServiceManager& manager, const Daemon& daemon) {
+  auto ticker = std::make_unique<Ticker>(manager.watchdog() / 3, [&] {
+    if (daemon.Alive()) manager.Alive();
+  });
+  // That it can't be started means that nobody hears it.
+  if (manager.watchdog() > Millis(0)) ticker->Start().IgnoreError();
+  return ticker;
 }
 
 }  // namespace
@@ -79,9 +92,14 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
     beginning.config_file = std::filesystem::absolute(file).string();
   }
   if (complain(daemon.Start(beginning))) return kFailed;
+  const ServiceManager manager;
+  manager.Ready();
+  const std::unique_ptr<Ticker> watchdog = Watchdog(manager, daemon);
   signals.OnReload([&] {
     if (!about.reloads) return signals.RequestStop();
+    manager.Reloading();
     Reload(line.sources, beginning.config, daemon);
+    manager.Ready();
   });
   absl::Status ended;
   if (beginning.once) {
@@ -97,6 +115,8 @@ int RunDaemon(int argc, char** argv, const Daemon::About& about, Daemon& daemon)
   const std::jthread deadline(
       [within, code](const std::stop_token& stopped) { EndUnlessDone(stopped, within, code); });
   signals.OnReload({});
+  manager.Stopping();
+  watchdog->Stop();
   daemon.Stop();
   return failed ? daemon.ExitCode(ended) : 0;
 }

@@ -24,7 +24,7 @@ struct RunningConfig {
 };
 
 // A program that runs until it is told to stop. RunDaemon drives it; everything is called on main's
-// thread, Reload with the reading before it on the signal thread.
+// thread, Reload with the reading before it on the signal thread, Alive on one of its own.
 class Daemon {
  public:
   struct About {
@@ -56,6 +56,9 @@ class Daemon {
   virtual int ExitCode(const absl::Status& /*ended*/) const { return 1; }
   // Follows the options read last, which are valid, as far as it can.
   virtual void Reload(const RunningConfig& /*config*/) {}
+  // Whether its own loops make their turns: false has the service manager's watchdog start it anew,
+  // which cures a thread that hangs and no database. REQUIRES: started and not stopped.
+  virtual bool Alive() const { return true; }
   // REQUIRES: started; a start that failed is undone by the destructor.
   virtual void Stop() = 0;
   // A statement that hangs must not hang the stop: what is not done by then will come again.

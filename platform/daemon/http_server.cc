@@ -7,6 +7,7 @@
 #include "platform/config/config.h"
 #include "platform/daemon/http_head.h"
 #include "platform/daemon/http_loop.h"
+#include "platform/daemon/process_metrics.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 
@@ -167,7 +168,8 @@ absl::Status ServePages(HttpServer& http, HttpServer::Handler ready, const Metri
   if (!metrics_path.empty()) {
     http.Handle(metrics_path, [&metrics](const HttpRequest&) {
       return HttpResponse{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                          .body = RenderMetrics(metrics)};
+                          .body = RenderMetrics(metrics) +
+                                  prometheus::TextSerializer().Serialize(ProcessMetrics())};
     });
   }
   RETURN_IF_ERROR(http.Start());

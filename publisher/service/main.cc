@@ -62,6 +62,8 @@ class PublisherDaemon final : public Daemon {
     reporter_->SetConfig(config);
   }
 
+  bool Alive() const override { return service_->Alive(); }
+
   void Stop() override {
     service_->Stop();
     http_->Stop();

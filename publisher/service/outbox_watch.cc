@@ -47,6 +47,7 @@ OutboxWatch::OutboxWatch(Parts parts)
     : parts_(std::move(parts)),
       replays_(CounterOf(parts_.metrics, "tx_replay_total",
                          "rows and messages that an operator sent again", {{"kind", "outbox"}})),
+      load_(parts_.metrics, "publisher"),
       database_(parts_.database, Clock::System().Now()),
       aging_(kAgedEvery, [this] { Age(); }),
       ticker_(std::min(kWatchedEvery, parts_.every), [this] { Round(); }) {
@@ -113,6 +114,7 @@ void OutboxWatch::Look() {
     const std::scoped_lock lock(mu_);
     records_[table] = {*std::move(record), Clock::System().Steady()};
   }
+  if (error.ok() && session_ != nullptr) error = load_.Read(*session_);
   if (!error.ok() && error != told_) {
     log::Warning("an outbox can't be read for the status page and its metrics; it is tried again",
                  {{"error", error}});

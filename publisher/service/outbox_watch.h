@@ -17,6 +17,7 @@
 #include "platform/metrics.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
+#include "postgres/server_load.h"
 #include "publisher/outbox/outbox_rows.h"
 #include "web/document.h"
 
@@ -67,6 +68,7 @@ class OutboxWatch final : public Service {
   const Parts parts_;
   std::map<std::string, std::vector<prometheus::Gauge*>> gauges_;  // by table
   prometheus::Counter& replays_;
+  postgres::ServerLoad load_;
   web::DatabaseReading database_;
   // Of the ticker's thread.
   std::unique_ptr<postgres::Connection> session_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
@@ -270,6 +271,14 @@ std::vector<std::string> PublisherService::NotReady() const {
     parts.push_back(std::move(part));
   }
   return parts_->readiness.Judge(parts, now);
+}
+
+bool PublisherService::Alive() const {
+  const SteadyTime now = Clock::System().Steady();
+  return std::none_of(parts_->tables.begin(), parts_->tables.end(), [&](const auto& table) {
+    return table->relay.health().ok() &&
+           now - table->relay.last_turn() > config_.ownership.watchdog;
+  });
 }
 
 void PublisherService::Reload(const PublisherConfig& fresh) {

@@ -76,6 +76,10 @@ class PublisherService : public Service {
   // (publisher/observe/readiness.h); none = ready. From any thread.
   std::vector<std::string> NotReady() const;
 
+  // Whether every relay's loop makes its turns, but for those that know what is in their way: one
+  // that has not for relay.watchdog hangs, for a statement is given up sooner. From any thread.
+  bool Alive() const;
+
   // The configured outboxes as they stand, for the status page.
   std::vector<TableStatus> Tables() const;
 

@@ -31,6 +31,8 @@ class RunnerDaemon final : public Daemon {
   int ExitCode(const absl::Status& ended) const override { return absl::IsDataLoss(ended) ? 4 : 1; }
   void Reload(const RunningConfig& config) override { runner_->Reload(options_, config); }
 
+  bool Alive() const override { return runner_->Alive(); }
+
   void Stop() override {
     if (!once_) log::Info("stopping: finishing what is in hand");
     runner_->Stop();

@@ -213,6 +213,16 @@ std::vector<std::string> Runner::NotReady() const {
   return reasons;
 }
 
+bool Runner::Alive() const {
+  for (const GroupStatus& group : parts_->Statuses()) {
+    for (const FoundObstacle& found :
+         ObstaclesOf(group, Clock::System().Now(), parts_->options.health)) {
+      if (found.what == Obstacle::kLoop) return false;
+    }
+  }
+  return true;
+}
+
 absl::Status Runner::RunOnce(const std::stop_token& stop) {
   const RunnerOptions& options = parts_->options;
   const auto ended = [&](const auto& group) {

@@ -56,6 +56,9 @@ class Runner final : public Service {
   // One sentence per reason why a group does not get on; none = ready. REQUIRES: started.
   std::vector<std::string> NotReady() const;
 
+  // Whether every group's loop makes its turns: false is Obstacle::kLoop. REQUIRES: started.
+  bool Alive() const;
+
   // Waits until every group is drained or has halted, or `stop` is requested. The status names the
   // first halted group; DATA_LOSS = all is worked off, but some died. What became of the messages
   // is logged. REQUIRES: started.

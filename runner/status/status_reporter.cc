@@ -5,6 +5,7 @@
 
 #include "platform/status.h"
 #include "runner/status/health.h"
+#include "state/events/retention.h"
 
 namespace lockstep::runner {
 namespace {
@@ -20,6 +21,9 @@ StatusReporter::StatusReporter(Parts parts, HttpServer& http)
       daemon_("runner", parts_.instance, parts_.config, parts_.metrics),
       database_(parts_.database, Clock::System().Now()),
       schema_(parts_.state_schema),
+      load_(parts_.metrics, "runner"),
+      inbox_bytes_(GaugeOf(parts_.metrics, "runner_inbox_bytes",
+                           "What the inbox of all groups takes on disk, indexes included", {})),
       reading_(kReadEvery,
                [this] {
                  const absl::Status read = ReadDatabase();
@@ -54,7 +58,9 @@ absl::Status StatusReporter::ReadDatabase() {
     const std::scoped_lock lock(mu_);
     records_[name] = std::move(record);
   }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t bytes, state::InboxBytes(*session_, schema_));
+  inbox_bytes_.Set(static_cast<double>(bytes));
+  return load_.Read(*session_);
 }
 
 json StatusReporter::Compose() {

@@ -13,6 +13,7 @@
 #include "platform/daemon/service.h"
 #include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
+#include "postgres/server_load.h"
 #include "runner/status/group_view.h"
 #include "runner/status/health_options.h"
 #include "runner/status/state_reader.h"
@@ -59,8 +60,10 @@ class StatusReporter final : public Service {
   web::DatabaseReading database_;
   const state::Schema schema_;
   std::unique_ptr<postgres::Connection> session_;  // the reading thread
-  web::History history_;                           // the composing thread
-  std::map<std::string, GroupGauges> gauges_;      // the composing thread
+  postgres::ServerLoad load_;                      // the reading thread
+  prometheus::Gauge& inbox_bytes_;
+  web::History history_;                       // the composing thread
+  std::map<std::string, GroupGauges> gauges_;  // the composing thread
 
   std::mutex mu_;
   std::map<std::string, GroupRecord> records_;  // as last read; none = not yet

@@ -41,6 +41,8 @@ class OrchestratorDaemon final : public Daemon {
     reporter_->SetConfig(config);
   }
 
+  bool Alive() const override { return service_->Alive(); }
+
   void Stop() override {
     service_->Stop();
     http_->Stop();

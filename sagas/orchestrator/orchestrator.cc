@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/config/database_address.h"
@@ -96,6 +97,11 @@ std::vector<std::string> SagaOrchestrator::NotReady() const {
                                       std::chrono::floor<std::chrono::seconds>(still)))));
   }
   return reasons;
+}
+
+bool SagaOrchestrator::Alive() const {
+  return Clock::System().Steady() - parts_->engine.last_turn() <=
+         std::max(kStandstill, parts_->options.ready_grace);
 }
 
 int SagaOrchestrator::in_hand() const { return parts_->engine.in_hand(); }

@@ -47,6 +47,8 @@ class SagaOrchestrator : public Service {
 
   // One sentence per reason why sagas don't go on; none = ready.
   std::vector<std::string> NotReady() const;
+  // Whether its loop makes its turns, whatever becomes of the sagas. REQUIRES: started.
+  bool Alive() const;
 
   int in_hand() const;  // sagas under a lease of this process's
   SagaWatch& watch();

@@ -20,6 +20,7 @@ SagaWatch::SagaWatch(const OrchestratorOptions& options, MetricsRegistry& metric
     : database_(options.engine.database),
       every_(options.backlog_interval),
       metrics_(metrics),
+      load_(metrics, "orchestrator"),
       retention_(options.retention) {}
 
 absl::Status SagaWatch::Start() {
@@ -127,6 +128,7 @@ absl::StatusOr<postgres::Connection*> SagaWatch::Session() {
 
 absl::Status SagaWatch::Count() {
   ASSIGN_OR_RETURN(postgres::Connection* const session, Session());
+  RETURN_IF_ERROR(load_.Read(*session));
   ASSIGN_OR_RETURN(auto counts, CountSagas(*session));
   std::vector<StoredSaga> waiting;
   const bool some = std::any_of(counts.begin(), counts.end(),

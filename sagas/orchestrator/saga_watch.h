@@ -18,6 +18,7 @@
 #include "platform/daemon/service_thread.h"
 #include "platform/metrics.h"
 #include "postgres/connection.h"
+#include "postgres/server_load.h"
 #include "sagas/orchestrator/options.h"
 #include "sagas/store/desk.h"
 
@@ -61,6 +62,7 @@ class SagaWatch final : public Service {
   const std::string database_;
   const Millis every_;
   MetricsRegistry& metrics_;
+  postgres::ServerLoad load_;
   std::unique_ptr<postgres::Connection> session_;  // of its thread
   mutable std::mutex mu_;
   std::condition_variable_any changed_;

@@ -108,6 +108,11 @@ constexpr std::string_view kRemovals[] = {
     "DELETE FROM {state}.projection_fields WHERE consumer_group = $1",
     "DELETE FROM {state}.consumer_groups WHERE group_name = $1"};
 
+constexpr std::string_view kInboxBytes = R"(
+SELECT pg_total_relation_size(c.oid)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = $1 AND c.relname = 'inbox')";
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> Retention::Alive(postgres::Executor& database) const {
@@ -181,6 +186,10 @@ absl::Status Retention::ForgetRetired(postgres::Connection& connection, int newe
 absl::StatusOr<int64_t> ForgetAudits(postgres::Connection& connection, const Schema& schema,
                                      Millis age, int limit) {
   return connection.Number(schema.Sql(kAudits), age, limit);
+}
+
+absl::StatusOr<int64_t> InboxBytes(postgres::Connection& connection, const Schema& schema) {
+  return connection.Number(kInboxBytes, schema.name());
 }
 
 }  // namespace lockstep::state

@@ -54,4 +54,7 @@ class Retention : public GroupStore {
 absl::StatusOr<int64_t> ForgetAudits(postgres::Connection& connection, const Schema& schema,
                                      Millis age, int limit);
 
+// What the inbox of all groups takes on disk, with its indexes.
+absl::StatusOr<int64_t> InboxBytes(postgres::Connection& connection, const Schema& schema);
+
 }  // namespace lockstep::state
