@@ -81,8 +81,8 @@ std::vector<std::string> UnknownLabels(const std::string& expression) {
 
 std::vector<std::string> UnknownMetrics(const std::string& expression) {
   static const std::set<std::string> kWords = {
-      "sum",           "max",    "min", "count", "rate",   "increase",    "histogram_quantile",
-      "max_over_time", "vector", "and", "or",    "unless", "label_values"};
+      "sum",           "max",           "min",    "count", "rate", "increase", "histogram_quantile",
+      "max_over_time", "min_over_time", "vector", "and",   "or",   "unless",   "label_values"};
   // Away with what is no metric: matchers, ranges, groupings, strings, and the label of
   // label_values.
   std::string text = expression;

@@ -242,6 +242,19 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
   };
   EXPECT_EQ(runner("lockstep_build_info", build("runner")), 1);
   EXPECT_EQ(publisher("lockstep_build_info", build("publisher")), 1);
+  const std::pair<Scrape&, const char*> both[] = {{runner, "runner"}, {publisher, "publisher"}};
+  for (auto& [scrape, role] : both) {
+    const std::string of = fmt::format(R"(role="{}")", role);
+    EXPECT_GE(scrape("database_connections", of), 4);
+    EXPECT_GE(scrape("database_connections_max", of), scrape("database_connections", of));
+    EXPECT_GT(scrape("process_cpu_seconds_total", ""), 0);
+    EXPECT_GT(scrape("process_start_time_seconds", ""), 1.7e9);
+    EXPECT_GT(scrape("process_virtual_memory_bytes", ""),
+              scrape("process_resident_memory_bytes", ""));
+    EXPECT_LT(scrape("process_open_fds", ""), scrape("process_max_fds", ""));
+  }
+  EXPECT_GE(runner("runner_inbox_bytes", ""),
+            pair_.feed.QueryInt("SELECT pg_relation_size('feed_state.inbox')"));
 
   // Two videos that never were events are sent as snapshots, and then found without a version.
   pair_.source.Run(fmt::format(

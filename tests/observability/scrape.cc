@@ -26,7 +26,7 @@ void Scrape::Read() { samples_ = ParseMetrics(Get(url_ + "/metrics").body); }
 
 double Scrape::operator()(const std::string& name, const std::string& labels) {
   looked_at_.insert(std::regex_replace(name, std::regex("_(sum|count)$"), ""));
-  const auto found = samples_.find(name + "{" + labels + "}");
+  const auto found = samples_.find(labels.empty() ? name : name + "{" + labels + "}");
   return found == samples_.end() ? std::nan("") : found->second;
 }
 
