@@ -86,8 +86,12 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
               ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
         COMPONENT library DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
+# A program is a component: a package of its own (LockstepPackages).
 set(programs lockstep-publisher lockstep-runner lockstep-orchestrator lockstepctl lockstep-emulator)
-install(TARGETS ${programs} COMPONENT programs RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(program IN LISTS programs)
+  string(REGEX REPLACE "^lockstep-?" "" component ${program})
+  install(TARGETS ${program} COMPONENT ${component} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endforeach()
 
 # Everything that is installed, without the rest of the project.
 add_custom_target(lockstep_installable DEPENDS ${installed} ${programs})

@@ -28,6 +28,11 @@ if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 
+# What is shipped names no folder of the machine that built it, and is the same from any.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+endif()
+
 # How many times longer a test may take.
 set(LOCKSTEP_PATIENCE 1)
 if(LOCKSTEP_SANITIZE STREQUAL "thread")

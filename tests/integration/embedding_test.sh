@@ -16,9 +16,7 @@ trap cleanup EXIT
 quietly() { "$@" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }; }
 fail() { echo "$1"; exit 1; }
 
-for component in library programs; do
-  quietly cmake --install "$build" --component "$component" --prefix "$dir/prefix"
-done
+quietly cmake --install "$build" --prefix "$dir/prefix"
 flags=()
 [ ! -f "$build/CMakeCache.txt" ] || while IFS= read -r line; do flags+=("-D${line}"); done < <(
   grep -E '^CMAKE_(CXX_COMPILER|CXX_COMPILER_LAUNCHER|BUILD_TYPE|CXX_FLAGS):' "$build/CMakeCache.txt")
