@@ -28,8 +28,8 @@ if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 
-# What is shipped names no folder of the machine that built it, and is the same from any.
-if(CMAKE_BUILD_TYPE STREQUAL "Release")
+option(LOCKSTEP_REPRODUCIBLE "Name no folder of this machine in what is built, so that it is the same from any (preset package)" OFF)
+if(LOCKSTEP_REPRODUCIBLE)
   add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 endif()
 

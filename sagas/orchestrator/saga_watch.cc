@@ -128,7 +128,6 @@ absl::StatusOr<postgres::Connection*> SagaWatch::Session() {
 
 absl::Status SagaWatch::Count() {
   ASSIGN_OR_RETURN(postgres::Connection* const session, Session());
-  RETURN_IF_ERROR(load_.Read(*session));
   ASSIGN_OR_RETURN(auto counts, CountSagas(*session));
   std::vector<StoredSaga> waiting;
   const bool some = std::any_of(counts.begin(), counts.end(),
@@ -149,11 +148,13 @@ absl::Status SagaWatch::Count() {
             {{"def", of.definition}})
         .Set(static_cast<double>(of.dead));
   }
-  const std::scoped_lock lock(mu_);
-  counts_ = std::move(counts);
-  waiting_ = std::move(waiting);
-  read_at_ = Clock::System().Now();
-  return absl::OkStatus();
+  {
+    const std::scoped_lock lock(mu_);
+    counts_ = std::move(counts);
+    waiting_ = std::move(waiting);
+    read_at_ = Clock::System().Now();
+  }
+  return load_.Read(*session);
 }
 
 absl::Status SagaWatch::Clean() {
