@@ -20,7 +20,7 @@ systemctl is-active -q "${daemons[@]}" lockstep-emulator || fail 'not all units 
 [ "$(systemctl is-enabled "${daemons[@]}" | sort -u)" = enabled ] || fail 'not all units are enabled'
 curl -sf http://127.0.0.1:9101/readyz >/dev/null && curl -sf http://127.0.0.1:9102/readyz >/dev/null || fail 'not ready'
 [ "$(stat -c '%U:%G %a' /etc/lockstep/runner)" = 'root:lockstep 750' ] || fail 'the folder of the configuration is open to others'
-[ "$(ps -o user= -p "$(pid_of lockstep-runner@feed)")" = lockstep ] || fail 'the runner does not run as lockstep'
+[ "$(stat -c %U "/proc/$(pid_of lockstep-runner@feed)")" = lockstep ] || fail 'the runner does not run as lockstep'
 
 say 'units: verify, security'
 cd /usr/lib/systemd/system
