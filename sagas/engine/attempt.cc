@@ -53,7 +53,9 @@ StoredStep AfterTry(const StoredStep& step, const Action& action, const Outcome&
   switch (outcome.kind) {
     case Outcome::Kind::kRefused:
       next.state = StepState::kFailed;
-      next.in_doubt = next.maybe_done = false;
+      next.in_doubt = false;
+      // That this try was refused says nothing of an earlier one, whose answer was lost.
+      if (outcome.certain) next.maybe_done = false;
       break;
     case Outcome::Kind::kFailed:
       ++next.tries();

@@ -22,7 +22,8 @@ struct Outcome {
   Kind kind = Kind::kDone;
   Json result;              // of kDone; null = none
   std::string code, words;  // of the others. Never a payload
-  bool certain = false;     // of kFailed: it was certainly not done
+  // Of kFailed: it was certainly not done by this try. Of kRefused: nor by any before.
+  bool certain = false;
   std::optional<Millis> retry_after = std::nullopt;
 
   static Outcome Done(Json result) { return {.kind = Kind::kDone, .result = std::move(result)}; }

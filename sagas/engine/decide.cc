@@ -366,6 +366,7 @@ void Apply(const Decision& decision, StoredSaga& saga) {
   }
   if (!decision.saga) return;
   const SagaChange& change = *decision.saga;
+  if (saga.state == SagaState::kPaused && change.state != saga.state) saga.reason.clear();
   saga.paused_from = change.state == SagaState::kPaused ? std::optional(saga.state) : std::nullopt;
   saga.state = change.state;
   const auto set = [](std::string& target, const std::string& text) {

@@ -19,7 +19,7 @@ TEST_F(EngineRuns, StepsOfAllKindsInTheirOrder) {
   Run();
   const std::string id = Start({{"order", 1}});
   ASSERT_TRUE(StepBecomes(id, "approve", StepState::kInFlight));
-  EXPECT_EQ(Show(id).owner, "") << "nobody holds what waits";
+  EXPECT_TRUE(Eventually([&] { return Show(id).owner.empty(); })) << "nobody holds what waits";
   EXPECT_TRUE(Signal(id, "approve", true, {{"by", "cy"}}));
   ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
   EXPECT_EQ(Ledger(), "reserve ship");
@@ -424,6 +424,149 @@ TEST_F(EngineRuns, TagsAndDefinitionsHaveLimits) {
   Run(options);
   for (const std::string& id : ids) ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
   EXPECT_EQ(participant_.most_at_once(), 1);
+}
+
+// One that only waited for its turn would run out of time, and be in doubt though nobody was asked.
+TEST_F(EngineRuns, ACallThatHasNoPlaceIsNotBegun) {
+  RegisterSteps(HttpStep("charge", false));
+  Tell("charge", {HttpTestServer::kHang});
+  EngineOptions options = Options();
+  options.http.concurrency = 1;
+  Run(options);
+  const std::string first = Start();
+  ASSERT_TRUE(Eventually([&] { return Asked() == "charge"; }));
+  const std::string second = Start();
+  ASSERT_TRUE(Becomes(second, SagaState::kCompleted));
+  EXPECT_TRUE(StepOf(first, "charge").in_doubt);
+  EXPECT_GE(*StepOf(second, "charge").started_at - *StepOf(first, "charge").started_at,
+            std::chrono::seconds(1))
+      << "it was begun when the first had come to its timeout";
+}
+
+TEST_F(EngineRuns, AFunctionThatHasNoThreadIsNotBegun) {
+  RegisterSteps(R"({"name": "score", "action": "fn:score", "timeout": "100s"})");
+  std::atomic<bool> go = false;
+  EngineOptions options = Options();
+  options.function_threads = 1;
+  Run(options,
+      {{"score", [&](const StepCall&, const std::stop_token& stop) -> absl::StatusOr<Json> {
+          Eventually([&] { return go || stop.stop_requested(); });
+          return Json();
+        }}});
+  const std::string ids[] = {Start(), Start()};
+  const auto in_flight = [&] {
+    return db_.QueryInt("SELECT count(*) FROM lockstep.saga_steps WHERE state = 'InFlight'");
+  };
+  ASSERT_TRUE(Eventually([&] { return in_flight() == 1; }));
+  // Both have been taken, and there is nothing to do for either.
+  ASSERT_TRUE(Eventually([&] {
+    return db_.QueryInt("SELECT count(*) FROM lockstep.saga_work WHERE token IS NOT NULL") == 2;
+  }));
+  EXPECT_EQ(in_flight(), 1);
+  go = true;
+  for (const std::string& id : ids) EXPECT_TRUE(Becomes(id, SagaState::kCompleted));
+}
+
+// It was done, and the answer lost; then something between us and the service says no.
+TEST_F(EngineRuns, ARefusalSaysNothingOfATryBefore) {
+  RegisterSteps(HttpStep("charge", true));
+  Tell("charge", {HttpTestServer::Status(500), HttpTestServer::Status(404)});
+  Run();
+  const std::string id = Start();
+  ASSERT_TRUE(Becomes(id, SagaState::kFailed));
+  EXPECT_EQ(Asked(), "charge charge uncharge");
+}
+
+// As docs/idempotency.md has services answer a key that is in flight.
+TEST_F(EngineRuns, AServiceThatIsStillAtItIsAskedAgain) {
+  RegisterSteps(HttpStep("charge", true));
+  Tell("charge", {HttpTestServer::Status(500), HttpTestServer::Status(409, "Retry-After: 0\r\n")});
+  Run();
+  const std::string id = Start();
+  ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
+  EXPECT_EQ(Asked(), "charge charge charge");
+}
+
+// A service signals in a transaction that takes its time.
+TEST_F(EngineRuns, ASagaThatSomebodyHasLockedIsNoFaultOfTheDatabase) {
+  RegisterSteps(R"({"name": "score", "action": "fn:score", "timeout": "100s"})");
+  std::atomic<bool> go = false;
+  EngineOptions options = Options();
+  options.lock_timeout = Millis(50);
+  Run(options,
+      {{"score", [&](const StepCall&, const std::stop_token& stop) -> absl::StatusOr<Json> {
+          Eventually([&] { return go || stop.stop_requested(); });
+          return Json();
+        }}});
+  const std::string id = Start();
+  ASSERT_TRUE(StepBecomes(id, "score", StepState::kInFlight));
+  auto other = connection_->Begin();
+  ASSERT_TRUE(other->Run("SELECT 1 FROM lockstep.saga_work FOR UPDATE").ok());
+  go = true;
+  const auto waits = [&] {
+    return db_.QueryInt("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0;
+  };
+  ASSERT_TRUE(Eventually(waits));
+  ASSERT_TRUE(Eventually([&] { return !waits(); })) << "it has given up";
+  ASSERT_TRUE(other->Rollback().ok());
+  ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
+  EXPECT_EQ(events_.faults, 0);
+}
+
+// Whichever worker goes on after another's session was ended: the fault is over.
+TEST_F(EngineRuns, AFaultOfTheDatabaseIsOverWhenAnyWorkerGetsOn) {
+  RegisterSteps(SqlStep("reserve"));
+  db_.Run(
+      "CREATE TABLE shop.slow (); ALTER FUNCTION shop.note RENAME TO quick;"
+      "CREATE FUNCTION shop.note(request jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN "
+      "IF to_regclass('shop.slow') IS NOT NULL THEN PERFORM pg_sleep(30); END IF; "
+      "RETURN shop.quick(request); END $$");
+  Run();
+  for (int i = 0; i < 8; ++i) {
+    const std::string id = Start();
+    const std::string asleep = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    ASSERT_TRUE(Eventually([&] { return db_.QueryInt("SELECT count(*) " + asleep) == 1; }));
+    db_.Run("DROP TABLE shop.slow; SELECT pg_terminate_backend(pid) " + asleep);
+    ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
+    ASSERT_TRUE(Eventually([&] { return events_.faults > i && !events_.faulty; })) << i;
+    db_.Run("CREATE TABLE shop.slow ()");
+  }
+}
+
+TEST_F(EngineRuns, WhyItStoodStillIsForgottenWhenItGoesOn) {
+  RegisterSteps(HttpStep("charge", false) + "," + WaitStep("approve"));
+  Tell("charge", {HttpTestServer::Status(500)});
+  Run();
+  const std::string id = Start();
+  ASSERT_TRUE(Becomes(id, SagaState::kPaused));
+  EXPECT_THAT(Show(id).reason, HasSubstr("in doubt"));
+  EXPECT_TRUE(Signal(id, "charge"));
+  ASSERT_TRUE(StepBecomes(id, "approve", StepState::kInFlight));
+  EXPECT_EQ(Show(id).reason, "");
+}
+
+TEST_F(EngineRuns, AStepThatAsksNobodyTakesNoSignal) {
+  RegisterSteps(HttpStep("charge", false));
+  const std::string id = Start();
+  const auto early = SignalSaga(*connection_, id, "charge", true, Json());
+  EXPECT_TRUE(absl::IsFailedPrecondition(early.status())) << early.status();
+  EXPECT_THAT(std::string(early.status().message()), HasSubstr("waits for no signal"));
+  Tell("charge", {HttpTestServer::Status(500)});
+  Run();
+  ASSERT_TRUE(Becomes(id, SagaState::kPaused)) << "nothing settles its doubt unseen";
+  EXPECT_TRUE(Signal(id, "charge"));
+  ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
+}
+
+TEST_F(EngineRuns, ADeadSagaThatGoesOnWithoutItsStepHasNotFailed) {
+  RegisterSteps(SqlStep("reserve") + "," + SqlStep("ship"), R"(, "on_failure": "stop")");
+  Run();
+  const std::string id = Start({{"reserve", "refuse"}});
+  ASSERT_TRUE(Becomes(id, SagaState::kFailed));
+  ASSERT_TRUE(SkipStep(*connection_, By(id), "reserve").ok());
+  ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
+  EXPECT_EQ(Show(id).error + Show(id).error_code + Show(id).reason, "");
+  EXPECT_EQ(Show(id).failed_step, std::nullopt);
 }
 
 TEST_F(EngineRuns, AStopLetsACallComeToItsEnd) {

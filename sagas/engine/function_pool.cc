@@ -60,7 +60,10 @@ void FunctionPool::Work(const std::stop_token& end) {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    if (task.stop.stop_requested()) continue;  // nobody waits for it
+    if (task.stop.stop_requested()) {  // nobody waits for it, but it had a place
+      task.done({.kind = Outcome::Kind::kLater, .code = kInternalCode, .words = "it was left"});
+      continue;
+    }
     // The end of the engine stops it too.
     std::stop_source source;
     const std::stop_callback left(task.stop, [&source] { source.request_stop(); });

@@ -10,6 +10,17 @@ std::set<int> Held::StepsHere() const {
   return steps;
 }
 
+void Held::Forget(int step) {
+  const auto call = here.find(step);
+  if (call == here.end()) return;
+  call->second.stop.request_stop();
+  here.erase(call);
+}
+
+std::string TagOf(const Held& held, int step) {
+  return held.definition->steps[static_cast<size_t>(step)].concurrency_tag;
+}
+
 void Hand::QueueLocked(const std::shared_ptr<Held>& held) {
   held->look_at.reset();
   if (held->busy || held->queued) return;
@@ -118,25 +129,25 @@ std::vector<Lease> Hand::Leases() const {
   return leases;
 }
 
-void Hand::Renewed(const std::vector<Lease>& asked, const std::vector<Lease>& ours,
+void Hand::Renewed(const std::vector<Lease>& asked, const std::vector<Renewal>& ours,
                    SteadyTime until) {
-  std::map<std::string, int> revisions;
-  for (const Lease& lease : ours) revisions[lease.saga] = lease.revision;
+  std::map<std::string, const Renewal*> renewals;
+  for (const Renewal& renewal : ours) renewals[renewal.lease.saga] = &renewal;
   const std::scoped_lock lock(mu_);
   for (const Lease& lease : asked) {
     const auto found = held_.find(lease.saga);
     if (found == held_.end() || found->second->token != lease.token) continue;
     Held& held = *found->second;
-    const auto revision = revisions.find(lease.saga);
-    if (revision == revisions.end()) {
+    const auto renewal = renewals.find(lease.saga);
+    if (renewal == renewals.end()) {
       // One that its worker ends right now is not there either; it will see for itself.
       if (held.busy) continue;
       held.lost = true;
       QueueLocked(found->second);
       continue;
     }
-    held.lease_until = until;
-    if (revision->second != held.seen_revision) {
+    if (renewal->second->renewed) held.lease_until = until;
+    if (renewal->second->lease.revision != held.seen_revision) {
       held.look = true;
       QueueLocked(found->second);
     }
@@ -179,34 +190,13 @@ std::map<std::string, int> Hand::CountByDefinition() const {
   return counts;
 }
 
-void TagLimits::Set(std::map<std::string, int> limits) {
+void Hand::Clear() {
+  // What ends gives back places, of which we are told.
+  std::map<std::string, std::shared_ptr<Held>> held;
+  std::deque<std::shared_ptr<Held>> ready;
   const std::scoped_lock lock(mu_);
-  limits_ = std::move(limits);
-}
-
-bool TagLimits::Take(const std::string& tag, const std::string& saga) {
-  if (tag.empty()) return true;
-  const std::scoped_lock lock(mu_);
-  int& taken = taken_[tag];
-  const auto limit = limits_.find(tag);
-  if (limit != limits_.end() && taken >= limit->second) {
-    std::deque<std::string>& waiting = waiting_[tag];
-    if (std::ranges::find(waiting, saga) == waiting.end()) waiting.push_back(saga);
-    return false;
-  }
-  ++taken;
-  return true;
-}
-
-std::string TagLimits::Give(const std::string& tag) {
-  if (tag.empty()) return "";
-  const std::scoped_lock lock(mu_);
-  --taken_[tag];
-  const auto waiting = waiting_.find(tag);
-  if (waiting == waiting_.end() || waiting->second.empty()) return "";
-  std::string next = std::move(waiting->second.front());
-  waiting->second.pop_front();
-  return next;
+  held.swap(held_);
+  ready.swap(ready_);
 }
 
 }  // namespace lockstep::sagas

@@ -16,6 +16,7 @@
 #include "platform/clock.h"
 #include "sagas/definition/definition.h"
 #include "sagas/engine/attempt.h"
+#include "sagas/engine/places.h"
 #include "sagas/store/work_store.h"
 
 namespace lockstep::sagas {
@@ -34,7 +35,7 @@ struct Held {
     int64_t call = 0;
     std::stop_source stop;
     SteadyTime began{};
-    std::string tag;  // of which it has a place
+    Place tag;  // among those of its concurrency_tag
   };
 
   explicit Held(LoadedSaga loaded)
@@ -62,6 +63,8 @@ struct Held {
            std::chrono::duration_cast<WallTime::duration>(Clock::System().Steady() - read_steady);
   }
   std::set<int> StepsHere() const;
+  // Its call is not waited for any more, if there is one.
+  void Forget(int step);
 
  private:
   friend class Hand;
@@ -72,6 +75,9 @@ struct Held {
   SteadyTime lease_until{};
   std::optional<SteadyTime> look_at;
 };
+
+// The concurrency_tag of a step. REQUIRES: the definition is known.
+std::string TagOf(const Held& held, int step);
 
 // The sagas in hand of one engine, and the queue of those for which there is something to do. Safe
 // from any thread.
@@ -87,9 +93,9 @@ class Hand {
   void Queue(const std::string& id);
   void Answer(const std::string& id, CallAnswer answer);
 
-  // For workers
-  // ------------------------------------------------------------------------------------ The next
-  // that has something to do; null = stopped.
+  // For workers -----------------------------------------------------------------------------------
+
+  // The next that has something to do; null = stopped.
   std::shared_ptr<Held> Take(const std::stop_token& stop);
   struct News {
     std::vector<CallAnswer> answers;
@@ -104,17 +110,19 @@ class Hand {
   void Drop(const std::shared_ptr<Held>& held);
   bool LeaseHolds(const Held& held, Millis margin) const;
 
-  // For the dispatcher
-  // -----------------------------------------------------------------------------
+  // For the dispatcher ----------------------------------------------------------------------------
+
   std::vector<Lease> Leases() const;
   // Of those that were asked, these are ours still.
-  void Renewed(const std::vector<Lease>& asked, const std::vector<Lease>& ours, SteadyTime until);
+  void Renewed(const std::vector<Lease>& asked, const std::vector<Renewal>& ours, SteadyTime until);
   // Queues those whose time has come; answers when the next one's comes.
   std::optional<SteadyTime> QueueDue(SteadyTime now);
   void QueueAll();
   size_t size() const;
   size_t queued() const;
   std::map<std::string, int> CountByDefinition() const;
+  // At the very end.
+  void Clear();
 
  private:
   void QueueLocked(const std::shared_ptr<Held>& held);
@@ -125,22 +133,6 @@ class Hand {
   std::condition_variable_any changed_;
   std::map<std::string, std::shared_ptr<Held>> held_;
   std::deque<std::shared_ptr<Held>> ready_;
-};
-
-// How many steps of a tag may be under way in this process. Safe from any thread.
-class TagLimits {
- public:
-  void Set(std::map<std::string, int> limits);
-  // False = there is no room: `saga` is told (by `Give`'s answer) when there is.
-  bool Take(const std::string& tag, const std::string& saga);
-  // Answers a saga that waits for the place, or nothing.
-  std::string Give(const std::string& tag);
-
- private:
-  std::mutex mu_;
-  std::map<std::string, int> limits_;
-  std::map<std::string, int> taken_;
-  std::map<std::string, std::deque<std::string>> waiting_;
 };
 
 }  // namespace lockstep::sagas

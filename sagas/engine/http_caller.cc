@@ -12,8 +12,15 @@ namespace {
 constexpr Millis kLongestCall{600'000};
 constexpr size_t kMostOrigins = 1'000;
 
+// An earlier try of ours is at it still (docs/idempotency.md): come again, and hear its end.
+bool Busy(const absl::StatusOr<http::Answer>& answer) {
+  return answer.ok() && answer->status == 409 && answer->retry_after.has_value();
+}
+
+// By this try; of one before it nothing is said.
 bool CertainlyNotDone(const absl::StatusOr<http::Answer>& answer) {
   if (!answer.ok()) return http::WasNeverSent(answer.status());
+  if (Busy(answer)) return true;
   // Too early, too many: the server says that it has not looked at it.
   return answer->status == 425 || answer->status == 429;
 }
@@ -22,7 +29,7 @@ bool CertainlyNotDone(const absl::StatusOr<http::Answer>& answer) {
 
 HttpCaller::HttpCaller(HttpCallOptions options)
     : options_(std::move(options)),
-      client_(http::ClientOptions{.max_requests = 8 * options_.concurrency,
+      client_(http::ClientOptions{.max_requests = MostRequests(options_),
                                   .max_requests_per_origin = options_.concurrency}) {}
 
 absl::Status HttpCaller::Open() {
@@ -101,7 +108,7 @@ Outcome HttpCaller::OutcomeOf(const absl::StatusOr<http::Answer>& answer, const 
     }
     return Outcome::Done(KeptResult(std::move(result)));
   }
-  if (verdict.outcome == http::Verdict::Outcome::kRefused) {
+  if (verdict.outcome == http::Verdict::Outcome::kRefused && !Busy(answer)) {
     return Outcome::Refused(kRefusedCode, verdict.words);
   }
   const bool late = !answer.ok() && absl::IsDeadlineExceeded(answer.status());
@@ -109,7 +116,7 @@ Outcome HttpCaller::OutcomeOf(const absl::StatusOr<http::Answer>& answer, const 
           .code = late ? kTimeoutCode : kUnavailableCode,
           .words = verdict.words,
           .certain = CertainlyNotDone(answer),
-          .retry_after = verdict.retry_after};
+          .retry_after = Busy(answer) ? answer->retry_after : verdict.retry_after};
 }
 
 }  // namespace lockstep::sagas

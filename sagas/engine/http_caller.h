@@ -26,7 +26,10 @@ class HttpCaller {
   // Reads files that the options name, and checks the rest.
   absl::Status Open();
 
-  using Done = std::function<void(Outcome)>;
+  // Under way at once, to all hosts together.
+  static int MostRequests(const HttpCallOptions& options) { return 8 * options.concurrency; }
+
+  using Done = std::function<void(Outcome)>;  // goes unused at the client's end
   // A call that is ready to be sent; or why it can't be one. `url`: filled.
   absl::StatusOr<http::Request> Prepare(const StepCall& call, const Action& action,
                                         const std::string& url);

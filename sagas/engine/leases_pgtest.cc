@@ -1,6 +1,7 @@
 // Several engines, and holders that have lost what they held.
 #include <thread>
 
+#include "sagas/engine/hand.h"
 #include "sagas/store/work_store.h"
 #include "sagas/testing/engine_test.h"
 
@@ -71,8 +72,50 @@ TEST_F(Leases, AHolderSeesThatSomebodyHasChangedItsSaga) {
   EXPECT_FALSE(*store.Release(lease, std::nullopt));
   const auto renewed = LeaseStore(*connection_).Renew({lease}, Millis(1'000));
   ASSERT_EQ(renewed->size(), 1u);
-  EXPECT_EQ(renewed->at(0).revision, lease.revision + 1);
-  EXPECT_TRUE(store.Hold(renewed->at(0)).ok());
+  EXPECT_EQ(renewed->at(0).lease.revision, lease.revision + 1);
+  EXPECT_TRUE(store.Hold(renewed->at(0).lease).ok());
+}
+
+// Its end is what it was: whoever is told otherwise begins a call, and another takes the saga.
+TEST_F(Leases, WhatSomebodyHasLockedIsNotRenewed) {
+  RegisterSteps(SqlStep("reserve"));
+  const std::string id = Start();
+  const Lease lease = Claim().at(0).lease;
+  const auto other = db_.Connect();
+  auto transaction = other->Begin();
+  ASSERT_TRUE(PauseSaga(*transaction, By(id)).ok());
+  const auto locked = LeaseStore(*connection_).Renew({lease}, Millis(60'000));
+  ASSERT_EQ(locked->size(), 1u) << "it is the caller's still";
+  EXPECT_FALSE(locked->at(0).renewed);
+  ASSERT_TRUE(transaction->Rollback().ok());
+  EXPECT_TRUE(LeaseStore(*connection_).Renew({lease}, Millis(60'000))->at(0).renewed);
+
+  Hand hand(1, [] {});
+  const auto held = std::make_shared<Held>(LoadedSaga{.saga = Show(id), .lease = lease});
+  const SteadyTime now = Clock::System().Steady();
+  hand.Add(held, now + Millis(30'000));
+  hand.Renewed({lease}, {{lease, false}}, now + Millis(90'000));
+  EXPECT_FALSE(hand.LeaseHolds(*held, Millis(60'000)));
+  hand.Renewed({lease}, {{lease, true}}, now + Millis(90'000));
+  EXPECT_TRUE(hand.LeaseHolds(*held, Millis(60'000)));
+}
+
+// While its transaction has the row, nobody can renew it; a neighbour's call may be under way.
+TEST_F(Leases, AStepThatTakesLongRenewsItsLease) {
+  RegisterSteps(SqlStep("reserve") + "," + SqlStep("ship"));
+  const std::string id = Start();
+  auto claimed = LeaseStore(*connection_).Claim("x", Millis(2'000), 1, {});
+  ASSERT_EQ(claimed->size(), 1u);
+  StoredStep step = Show(id).steps[0];
+  step.state = StepState::kSucceeded;
+  db_.Run(
+      "ALTER FUNCTION shop.note RENAME TO quick; CREATE FUNCTION shop.note(request jsonb) RETURNS "
+      "jsonb LANGUAGE sql AS 'SELECT pg_sleep(2.1); SELECT shop.quick(request)'");
+  ASSERT_TRUE(WorkStore(*connection_)
+                  .CallAndSave(claimed->at(0).lease, "shop.note", "{}", step, StepState::kReady,
+                               std::nullopt, Millis(0))
+                  .ok());
+  EXPECT_TRUE(Claim("y").empty());
 }
 
 TEST_F(Leases, AHundredStartsUnderOneKeyAreOneSaga) {
@@ -150,8 +193,14 @@ TEST_F(Leases, AKeyTellsWhatBecameOfACall) {
   put(failed, fmt::format("SELECT lockstep.idempotency_fail(NULL, '{}/charge', 'no money', (SELECT "
                           "token FROM lockstep.idempotency_keys WHERE key LIKE '{}%'))",
                           failed, failed));
+  const std::string long_ago = Start();
+  put(long_ago,
+      fmt::format("SELECT lockstep.idempotency_finish(NULL, '{0}/charge', '8', (SELECT "
+                  "token FROM lockstep.idempotency_keys WHERE key LIKE '{0}%')); UPDATE "
+                  "lockstep.idempotency_keys SET expires_at = now() WHERE key LIKE '{0}%'",
+                  long_ago));
   const std::string unknown = Start();
-  for (const std::string& id : {done, failed, unknown}) {
+  for (const std::string& id : {done, failed, long_ago, unknown}) {
     db_.Run(fmt::format("UPDATE lockstep.saga_steps SET state = 'InFlight' WHERE saga = '{}'", id));
   }
   Run();
@@ -159,6 +208,8 @@ TEST_F(Leases, AKeyTellsWhatBecameOfACall) {
   EXPECT_EQ(StepOf(done, "charge").result, (Json{{"id", 9}}));
   ASSERT_TRUE(Becomes(failed, SagaState::kFailed));
   EXPECT_THAT(Show(failed).error, HasSubstr("no money"));
+  ASSERT_TRUE(Becomes(long_ago, SagaState::kCompleted));
+  EXPECT_EQ(StepOf(long_ago, "charge").result, Json(8));
   ASSERT_TRUE(Becomes(unknown, SagaState::kCompleted));
   EXPECT_EQ(Asked(), "charge") << "only the one of which the key knew nothing";
 }

@@ -37,7 +37,8 @@ struct EngineOptions {
   Millis heartbeat{5'000};
   Millis poll_floor{1'000};  // idle, it looks after a random time between these
   Millis poll_interval{5'000};
-  Millis drain{8'000};  // what a stop waits for calls that are under way
+  Millis lock_timeout{10'000};  // what a step waits for a lock that somebody else has
+  Millis drain{8'000};          // what a stop waits for calls that are under way
   HttpCallOptions http;
   EngineLimits limits;
   // For tests: called between any two statements and calls, with the name of the place. One that

@@ -14,6 +14,7 @@
 #include "sagas/engine/function_pool.h"
 #include "sagas/engine/hand.h"
 #include "sagas/engine/http_caller.h"
+#include "sagas/engine/places.h"
 #include "sagas/engine/wake_up.h"
 
 namespace lockstep::postgres {
@@ -28,15 +29,21 @@ struct Engine::Parts {
       : options(engine_options),
         events(engine_events),
         hand(static_cast<size_t>(2 * engine_options.workers), [this] { wake.Wake(); }),
+        tags(0, [this](const std::string& saga) { hand.Queue(saga); }),
+        calls(engine_options.http.concurrency,
+              [this](const std::string& saga) { hand.Queue(saga); }),
         functions(engine_options.function_threads),
-        http(engine_options.http) {}
+        http(engine_options.http) {
+    calls.Set({{kFunctionCalls, engine_options.function_threads},
+               {kHttpCalls, HttpCaller::MostRequests(engine_options.http)}});
+  }
+  ~Parts() { hand.Clear(); }
+
+  // Kinds of `calls`, beside the hosts.
+  static constexpr char kHttpCalls[] = "http", kFunctionCalls[] = "fn";
 
   void Seam(std::string_view place) const {
     if (options.seam) options.seam(place);
-  }
-  // A place of a tag is free again.
-  void Give(const std::string& tag) {
-    if (const std::string next = tags.Give(tag); !next.empty()) hand.Queue(next);
   }
   // The definition that a saga keeps; read once.
   absl::StatusOr<std::shared_ptr<const Definition>> DefinitionOf(postgres::Connection& session,
@@ -47,11 +54,13 @@ struct Engine::Parts {
   EngineEvents& events;
   WakeUp wake;  // of the dispatcher
   Hand hand;
-  TagLimits tags;
+  Places tags;   // by concurrency_tag
+  Places calls;  // by host; what has no place is not begun: it would only wait, and time run out
   FunctionPool functions;
   HttpCaller http;
-  std::atomic<int64_t> calls = 0;
+  std::atomic<int64_t> last_call = 0;
   std::atomic<bool> draining = false;  // nothing new begins
+  std::atomic<bool> failing = false;   // the last that a worker heard of the database is a fault
   std::atomic<bool> crashed = false;   // by a seam: nothing at all is done any more
   std::atomic<SteadyTime> last_turn{};
   std::stop_source stop;  // of the workers and the dispatcher

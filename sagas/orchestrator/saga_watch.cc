@@ -147,6 +147,11 @@ absl::Status SagaWatch::Count() {
     GaugeOf(metrics_, "tx_saga_dead", "dead sagas that wait for a decision, as last counted",
             {{"def", of.definition}})
         .Set(static_cast<double>(of.dead));
+    GaugeOf(metrics_, "tx_saga_due_age_seconds",
+            "how long the saga that waits for longest has been due and nobody took it, as last "
+            "counted; 0 = none waits",
+            {{"def", of.definition}})
+        .Set(std::chrono::duration<double>(of.due_for).count());
   }
   {
     const std::scoped_lock lock(mu_);

@@ -165,6 +165,7 @@ nlohmann::json StatusReporter::Sagas(WallTime now) {
                      {"paused", of.paused},
                      {"dead", of.dead},
                      {"quarantined", of.quarantined},
+                     {"due_for_ms", of.due_for.count()},
                      {"rate", web::Rounded(history_.Of(of.definition).rate)},
                      {"since_start",
                       {{"started", done.started},

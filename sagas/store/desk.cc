@@ -57,11 +57,13 @@ FROM lockstep.saga_audit a LEFT JOIN lockstep.saga_steps s ON s.saga = a.saga AN
 WHERE a.saga = $1::uuid ORDER BY a.id LIMIT $2::int)sql";
 
 constexpr char kCount[] = R"sql(
-SELECT d.name AS definition, o.running, o.compensating, o.paused, e.dead, e.quarantined
+SELECT d.name AS definition, o.running, o.compensating, o.paused, e.dead, e.quarantined, o.due_for
 FROM (SELECT DISTINCT name FROM lockstep.saga_definitions) d,
   LATERAL (SELECT count(*) FILTER (WHERE s.state = 'Running') AS running,
                   count(*) FILTER (WHERE s.state = 'Compensating') AS compensating,
-                  count(*) FILTER (WHERE s.state = 'Paused') AS paused
+                  count(*) FILTER (WHERE s.state = 'Paused') AS paused,
+                  (extract(epoch FROM max(statement_timestamp() - w.run_at) FILTER (WHERE w.run_at < statement_timestamp()))
+                    * 1000)::bigint AS due_for
              FROM lockstep.saga_work w JOIN lockstep.sagas s ON s.id = w.saga WHERE w.definition = d.name) o,
   LATERAL (SELECT count(*) FILTER (WHERE s.quarantined_at IS NULL) AS dead,
                   count(*) FILTER (WHERE s.quarantined_at IS NOT NULL) AS quarantined
@@ -288,7 +290,8 @@ absl::StatusOr<std::vector<SagaCounts>> CountSagas(Executor& session) {
   std::vector<SagaCounts> counts;
   for (const Row row : *rows) {
     counts.push_back({row.String("definition"), row.Int("running"), row.Int("compensating"),
-                      row.Int("paused"), row.Int("dead"), row.Int("quarantined")});
+                      row.Int("paused"), row.Int("dead"), row.Int("quarantined"),
+                      Millis(row.Int("due_for"))});
   }
   return counts;
 }

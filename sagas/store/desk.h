@@ -108,9 +108,11 @@ absl::StatusOr<bool> QuarantineSaga(postgres::Executor& session, const Order& or
                                     bool release = false);
 
 // How many sagas there are of each definition: open by state, and dead. For gauges and pages.
+// `due_for`: since when nobody has taken the one that has been due for longest; 0 = none is due.
 struct SagaCounts {
   std::string definition;
   int64_t running = 0, compensating = 0, paused = 0, dead = 0, quarantined = 0;
+  Millis due_for{0};
 };
 absl::StatusOr<std::vector<SagaCounts>> CountSagas(postgres::Executor& session);
 

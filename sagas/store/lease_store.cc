@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<Claimed>> LeaseStore::Claim(const std::string& owner,
   return claimed;
 }
 
-absl::StatusOr<std::vector<Lease>> LeaseStore::Renew(const std::vector<Lease>& leases,
-                                                     Millis lease) {
+absl::StatusOr<std::vector<Renewal>> LeaseStore::Renew(const std::vector<Lease>& leases,
+                                                       Millis lease) {
   postgres::Array sagas;
   postgres::Array tokens;
   std::map<std::string, const Lease*> known;
@@ -65,12 +65,12 @@ absl::StatusOr<std::vector<Lease>> LeaseStore::Renew(const std::vector<Lease>& l
     known[one.saga] = &one;
   }
   ASSIGN_OR_RETURN(const Result rows, session_.Execute(kRenew, sagas, tokens, lease));
-  std::vector<Lease> renewed;
+  std::vector<Renewal> renewed;
   for (const Row row : rows) {
     const auto found = known.find(row.String("saga"));
     if (found == known.end()) continue;
-    renewed.push_back(*found->second);
-    renewed.back().revision = static_cast<int>(row.Int("revision"));
+    renewed.push_back({*found->second, row.Bool("renewed")});
+    renewed.back().lease.revision = static_cast<int>(row.Int("revision"));
   }
   return renewed;
 }

@@ -143,13 +143,59 @@ TEST_F(SagaSql, OldSagasGoWithAllThatBelongsToThemAndOthersStay) {
   EXPECT_EQ(Show(open).state, SagaState::kRunning);
 }
 
+// Where some end every minute there is never a look that finds none of them.
+TEST_F(SagaSql, OldDeadSagasGoBesideTheOthers) {
+  const std::string done = Start();
+  const std::string dead = Start();
+  db_.Run(
+      fmt::format("SELECT lockstep.saga_save('{}', 'Completed', 'r', NULL, NULL, NULL, false), "
+                  "lockstep.saga_save('{}', 'Failed', 'r', 'e', 'C', 0, true)",
+                  done, dead));
+  EXPECT_EQ(*CleanSagas(*connection_, Millis(-1), 10, Millis(-1)), 2);
+}
+
+TEST_F(SagaSql, HowLongTheLongestHasBeenDueIsCounted) {
+  EXPECT_EQ(CountSagas(*connection_)->at(0).due_for, Millis(0));
+  Start();
+  const std::string waits = Start();
+  db_.Run("UPDATE lockstep.saga_work SET run_at = 'infinity'");
+  EXPECT_EQ(CountSagas(*connection_)->at(0).due_for, Millis(0));
+  db_.Run(fmt::format(
+      "UPDATE lockstep.saga_work SET run_at = now() - interval '1 hour' WHERE saga = '{}'", waits));
+  EXPECT_GE(CountSagas(*connection_)->at(0).due_for, Millis(3'600'000));
+  ASSERT_EQ(LeaseStore(*connection_).Claim("x", Millis(15'000), 1, {})->size(), 1u);
+  EXPECT_EQ(CountSagas(*connection_)->at(0).due_for, Millis(0));
+}
+
+// A person's transaction must not keep an orchestrator from ending.
+TEST_F(SagaSql, WhatSomebodyHasLockedIsNotWaitedForAtTheEnd) {
+  Start();
+  Start();
+  const auto claimed = LeaseStore(*connection_).Claim("x", Millis(15'000), 10, {});
+  ASSERT_EQ(claimed->size(), 2u);
+  const auto other = db_.Connect();
+  auto transaction = other->Begin();
+  ASSERT_TRUE(PauseSaga(*transaction, By(claimed->at(0).lease.saga)).ok());
+  ASSERT_TRUE(connection_->Run("SET lock_timeout = '100ms'").ok());
+  EXPECT_TRUE(
+      LeaseStore(*connection_).ReleaseAll({claimed->at(0).lease, claimed->at(1).lease}).ok());
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM lockstep.saga_work WHERE token IS NULL"), 1);
+}
+
 TEST_F(SagaSql, AQuarantinedSagaIsNotReplayed) {
   const std::string id = Start();
-  db_.Run(fmt::format("SELECT lockstep.saga_save('{}', 'Failed', 'r', 'e', 'C', 0, true)", id));
+  db_.Run(
+      fmt::format("UPDATE lockstep.saga_steps SET state = 'Failed' WHERE saga = '{0}' AND step = 0;"
+                  "SELECT lockstep.saga_save('{0}', 'Failed', 'r', 'e', 'C', 0, true)",
+                  id));
   EXPECT_TRUE(*QuarantineSaga(*connection_, By(id)));
   EXPECT_FALSE(*QuarantineSaga(*connection_, By(id)));
   EXPECT_TRUE(absl::IsFailedPrecondition(
       ReplaySaga(*connection_, By(id), ReplayInto::kFailedStep).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(CompensateSaga(*connection_, By(id)).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(RetryStep(*connection_, By(id)).status()));
+  const auto skipped = SkipStep(*connection_, By(id), "reserve");
+  EXPECT_THAT(std::string(skipped.status().message()), HasSubstr("it is in quarantine"));
   EXPECT_TRUE(*QuarantineSaga(*connection_, By(id), /*release=*/true));
   EXPECT_TRUE(ReplaySaga(*connection_, By(id), ReplayInto::kFailedStep).ok());
 }
@@ -219,6 +265,7 @@ TEST_F(SagaRights, AnOperatorChangesTheCourseAndWritesNoTable) {
   EXPECT_TRUE(SkipStep(*session, By(*id), "reserve").ok());
   EXPECT_TRUE(CancelSaga(*session, By(*id)).ok());
   EXPECT_FALSE(*Register(*session, *GetDefinition(*session, "order"), "x"));
+  EXPECT_TRUE(CleanSagas(*session, Millis(1'000'000), 10).ok());
   EXPECT_TRUE(Denied(session->Run("UPDATE lockstep.sagas SET state = 'Completed'")));
   EXPECT_TRUE(Denied(session->Run("DELETE FROM lockstep.saga_audit")));
   EXPECT_TRUE(Denied(session->Run("SELECT lockstep.saga_claim('x', '1 s', 1)")));

@@ -35,6 +35,13 @@ struct Claimed {
   enum class News { kNone, kStarted, kReplayed } news = News::kNone;
 };
 
+// A lease that is the caller's still, with its revision now. `renewed`: it holds for longer, too;
+// else somebody has the row locked, and it ends when it did before.
+struct Renewal {
+  Lease lease;
+  bool renewed = false;
+};
+
 // Of a session that only claims and renews: losing one of these costs a repetition, so its commits
 // need not be durable.
 class LeaseStore {
@@ -44,8 +51,8 @@ class LeaseStore {
   // What is due, at most so many. `room`: of definitions that may have fewer.
   absl::StatusOr<std::vector<Claimed>> Claim(const std::string& owner, Millis lease, int at_most,
                                              const std::map<std::string, int>& room);
-  // Those that are still the caller's, with their revisions now.
-  absl::StatusOr<std::vector<Lease>> Renew(const std::vector<Lease>& leases, Millis lease);
+  // Those that are still the caller's.
+  absl::StatusOr<std::vector<Renewal>> Renew(const std::vector<Lease>& leases, Millis lease);
   // At the end: others go on at once.
   absl::Status ReleaseAll(const std::vector<Lease>& leases);
 

@@ -183,7 +183,12 @@ class EngineTest : public ::testing::Test {
   }};
   struct Events : EngineEvents {
     void OnLost(const std::string&) override { ++lost; }
-    std::atomic<int> lost = 0;
+    void OnDatabase(const absl::Status& status) override {
+      faults += status.ok() ? 0 : 1;
+      faulty = !status.ok();
+    }
+    std::atomic<int> lost = 0, faults = 0;
+    std::atomic<bool> faulty = false;
   } events_;
   std::vector<std::unique_ptr<Engine>> engines_;
 };

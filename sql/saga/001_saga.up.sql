@@ -140,6 +140,9 @@ BEGIN
   END IF;
   NEW.paused_from := CASE WHEN NEW.state = 'Paused' THEN OLD.state END;
   NEW.pause_asked := NEW.state = 'Paused' AND NEW.pause_asked;
+  IF OLD.state = 'Paused' AND NEW.reason IS NOT DISTINCT FROM OLD.reason THEN
+    NEW.reason := NULL;  -- it said why it stood still
+  END IF;
   NEW.ended_at := CASE WHEN NEW.state IN ('Completed', 'Failed', 'Cancelled') THEN clock_timestamp() END;
   NEW.updated_at := clock_timestamp();
   INSERT INTO lockstep.saga_audit (saga, actor, action, from_state, to_state, note)
@@ -320,13 +323,15 @@ BEGIN
 END $$;
 
 -- What became of a step that waits for it: of a `wait`, of the answer to a bus: step with `reply`, of one in doubt. Early
--- ones are kept until the step begins. True = it counts (the same again also); false = it came too late.
+-- ones are kept until the step begins. True = it counts (the same again also); false = it came too late. Of a step that
+-- asks nobody it is refused (SQLSTATE LS006): kept, it would settle a later doubt unseen.
 CREATE FUNCTION saga_signal(id uuid, step text, outcome text, result jsonb DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  held lockstep.sagas;
-  at   lockstep.saga_steps;
+  held  lockstep.sagas;
+  at    lockstep.saga_steps;
+  asked jsonb;  -- the action, or its undoing
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('succeeded', 'failed') THEN
     RAISE EXCEPTION 'sagas: a signal''s outcome is succeeded or failed (got %)', left(outcome, 100)
@@ -346,6 +351,12 @@ BEGIN
   -- A compensation in doubt may be settled too.
   IF held.ended_at IS NOT NULL OR NOT (at.state IN ('Ready', 'InFlight')) THEN
     RETURN false;
+  END IF;
+  SELECT CASE WHEN at.compensating THEN d.body #> ARRAY['steps', at.step::text, 'compensate'] ELSE d.body #> ARRAY['steps', at.step::text] END
+    INTO asked FROM lockstep.saga_definitions d WHERE d.name = held.definition AND d.version = held.version;
+  IF NOT (at.in_doubt OR asked->>'action' = 'wait' OR coalesce((asked->'reply')::boolean, false)) THEN
+    RAISE EXCEPTION 'sagas: step % of the saga % waits for no signal: it is % and not in doubt', step, id, asked->>'action'
+      USING ERRCODE = 'LS006';
   END IF;
   UPDATE lockstep.saga_steps s SET signal = outcome, signal_result = result WHERE s.saga = id AND s.name = step;
   INSERT INTO lockstep.saga_audit (saga, step, actor, action, note)
@@ -420,17 +431,18 @@ BEGIN
   END LOOP;
 END $$;
 
--- Renews what is the caller's still, and answers it with its revision. What others have locked just now is at work in a
--- transaction of his own (answered too, not renewed): its row is not waited for.
-CREATE FUNCTION saga_renew(sagas uuid[], tokens uuid[], lease interval) RETURNS TABLE (saga uuid, revision int)
+-- Renews what is the caller's still, and answers it with its revision. What others have locked just now, or the caller
+-- itself in a transaction of its own, is not waited for: answered too, but not `renewed`.
+CREATE FUNCTION saga_renew(sagas uuid[], tokens uuid[], lease interval) RETURNS TABLE (saga uuid, revision int, renewed boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
+DECLARE
+  mine uuid[] := ARRAY (
+    SELECT s.saga FROM lockstep.saga_work s JOIN unnest(sagas, tokens) AS u (saga, token) ON s.saga = u.saga AND s.token = u.token
+       FOR NO KEY UPDATE OF s SKIP LOCKED);
 BEGIN
-  UPDATE lockstep.saga_work w SET run_at = clock_timestamp() + lease, set_at = clock_timestamp()
-   WHERE w.saga = ANY (ARRAY (
-     SELECT s.saga FROM lockstep.saga_work s JOIN unnest(sagas, tokens) AS u (saga, token) ON s.saga = u.saga AND s.token = u.token
-        FOR NO KEY UPDATE OF s SKIP LOCKED));
-  RETURN QUERY SELECT s.saga, s.revision FROM lockstep.saga_work s
+  UPDATE lockstep.saga_work w SET run_at = clock_timestamp() + lease, set_at = clock_timestamp() WHERE w.saga = ANY (mine);
+  RETURN QUERY SELECT s.saga, s.revision, s.saga = ANY (mine) FROM lockstep.saga_work s
                  JOIN unnest(sagas, tokens) AS u (saga, token) ON s.saga = u.saga AND s.token = u.token;
 END $$;
 
@@ -469,6 +481,10 @@ BEGIN
   END IF;
   IF ends IS NOT NULL THEN
     PERFORM lockstep.saga_save(saga, ends, NULL, NULL, NULL, NULL, false);
+  ELSIF clock_timestamp() > transaction_timestamp() + interval '2 seconds' THEN
+    -- A long one: meanwhile nobody could renew the lease, and others would take the saga, and its calls for orphans.
+    UPDATE lockstep.saga_work w SET run_at = clock_timestamp() + (w.run_at - w.set_at), set_at = clock_timestamp()
+     WHERE w.saga = saga AND w.token IS NOT NULL;
   END IF;
   RETURN result;
 END $$;
@@ -513,14 +529,17 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- The end of an orchestrator: all of its leases at once, for others to go on now.
+-- The end of an orchestrator: all of its leases at once, for others to go on now. What somebody has locked is not waited
+-- for: its lease ends by itself.
 CREATE FUNCTION saga_release_all(sagas uuid[], tokens uuid[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given bigint;
 BEGIN
   UPDATE lockstep.saga_work w SET token = NULL, owner = NULL, run_at = clock_timestamp(), set_at = clock_timestamp()
-    FROM unnest(sagas, tokens) AS u (saga, token) WHERE w.saga = u.saga AND w.token = u.token;
+   WHERE w.saga = ANY (ARRAY (
+     SELECT s.saga FROM lockstep.saga_work s JOIN unnest(sagas, tokens) AS u (saga, token) ON s.saga = u.saga AND s.token = u.token
+        FOR NO KEY UPDATE OF s SKIP LOCKED));
   GET DIAGNOSTICS given = ROW_COUNT;
   PERFORM lockstep.saga_wake();
   RETURN given;
@@ -540,10 +559,10 @@ BEGIN
   ids := ARRAY (SELECT s.id FROM lockstep.sagas s
                  WHERE s.ended_at IS NOT NULL AND s.dead_at IS NULL AND s.ended_at < at - older_than
                  ORDER BY s.ended_at LIMIT at_most FOR UPDATE SKIP LOCKED);
-  IF cardinality(ids) = 0 AND dead_older_than IS NOT NULL THEN
-    ids := ARRAY (SELECT s.id FROM lockstep.sagas s
-                   WHERE s.dead_at IS NOT NULL AND s.dead_at < at - dead_older_than AND s.quarantined_at IS NULL
-                   ORDER BY s.dead_at LIMIT at_most FOR UPDATE SKIP LOCKED);
+  IF dead_older_than IS NOT NULL THEN
+    ids := ids || ARRAY (SELECT s.id FROM lockstep.sagas s
+                          WHERE s.dead_at IS NOT NULL AND s.dead_at < at - dead_older_than AND s.quarantined_at IS NULL
+                          ORDER BY s.dead_at LIMIT at_most - cardinality(ids) FOR UPDATE SKIP LOCKED);
   END IF;
   DELETE FROM lockstep.saga_audit a WHERE a.saga = ANY (ids);
   DELETE FROM lockstep.saga_steps s WHERE s.saga = ANY (ids);
@@ -567,14 +586,18 @@ BEGIN
     held.state || CASE WHEN held.dead_at IS NOT NULL THEN ' and dead' ELSE '' END, what USING ERRCODE = 'LS006';
 END $$;
 
--- An ended saga goes on. REQUIRES: locked.
+-- An ended saga goes on: forward as if nothing had failed, with a fresh time limit; or back. REQUIRES: locked.
 CREATE FUNCTION saga_reopen(held sagas, state text, reason text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  forward boolean := state = 'Running';
 BEGIN
   UPDATE lockstep.sagas s
      SET state = state, reason = reason, dead_at = NULL, quarantined_at = NULL,
-         deadline = CASE WHEN state = 'Running' THEN clock_timestamp() + s.ttl ELSE s.deadline END
+         error = CASE WHEN NOT forward THEN s.error END, error_code = CASE WHEN NOT forward THEN s.error_code END,
+         failed_step = CASE WHEN NOT forward THEN s.failed_step END, cancel_asked = NOT forward AND s.cancel_asked,
+         deadline = CASE WHEN forward THEN clock_timestamp() + s.ttl ELSE s.deadline END
    WHERE s.id = held.id;
   INSERT INTO lockstep.saga_work (saga, definition, news) VALUES (held.id, held.definition, 'replayed');
   PERFORM lockstep.saga_wake();
@@ -649,6 +672,9 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'sagas: the saga % has no step %', id, left(step, 100) USING ERRCODE = 'no_data_found';
   END IF;
+  IF held.quarantined_at IS NOT NULL THEN
+    PERFORM lockstep.saga_not_now(held, 'it is in quarantine: release it first');
+  END IF;
   back := held.state = 'Compensating' OR held.paused_from = 'Compensating' OR (held.dead_at IS NOT NULL AND place.compensating);
   IF held.ended_at IS NOT NULL AND (held.dead_at IS NULL OR place.state <> 'Failed') THEN
     PERFORM lockstep.saga_not_now(held, format('its step %s is %s; there is nothing to skip', step, place.state));
@@ -692,11 +718,7 @@ BEGIN
          available_at = NULL, deadline = NULL, last_error = NULL, error_code = NULL, signal = NULL, signal_result = NULL
    WHERE s.saga = id AND s.state = 'Failed' AND (s.compensating OR NOT back);
   IF NOT back THEN
-    UPDATE lockstep.sagas s SET error = NULL, error_code = NULL, failed_step = NULL, cancel_asked = false, dead_at = NULL,
-                                quarantined_at = NULL, state = 'Running', reason = NULL, deadline = clock_timestamp() + s.ttl
-     WHERE s.id = id;
-    INSERT INTO lockstep.saga_work (saga, definition, news) VALUES (id, held.definition, 'replayed');
-    PERFORM lockstep.saga_wake();
+    PERFORM lockstep.saga_reopen(held, 'Running', NULL);
     RETURN 'Running';
   END IF;
   PERFORM lockstep.saga_reopen(held, 'Compensating', coalesce(held.reason, 'replayed'));
@@ -819,7 +841,8 @@ BEGIN
     'lockstep.saga_clean(interval, int, interval) TO %s', role);
 END $$;
 
--- Who intervenes: a reader that registers definitions, starts sagas and changes the course of those under way.
+-- Who intervenes: a reader that registers definitions, starts sagas, changes the course of those under way and deletes
+-- what ended long ago.
 CREATE FUNCTION saga_grant_operator(role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM lockstep.saga_grant_reader(role);
@@ -828,7 +851,7 @@ BEGIN
     'lockstep.saga_pause(uuid, text, text), lockstep.saga_resume(uuid, text, text), lockstep.saga_cancel(uuid, text, text), '
     'lockstep.saga_skip(uuid, text, text, text), lockstep.saga_replay(uuid, text, text, text), '
     'lockstep.saga_retry(uuid, text, text, text), lockstep.saga_compensate(uuid, text, text), '
-    'lockstep.saga_quarantine(uuid, text, text, boolean) TO %s', role);
+    'lockstep.saga_quarantine(uuid, text, text, boolean), lockstep.saga_clean(interval, int, interval) TO %s', role);
 END $$;
 
 -- Takes back what the functions above gave, and the schema where the role has nothing else in it.
