@@ -20,6 +20,7 @@ struct OutboxOptions {
   std::string table;
   int shards = 1;
   std::string dedup_window = "0";
+  std::string partition;
   bool force = false;
   publisher::RowFilter filter;
   std::string older_than, note;
@@ -56,7 +57,11 @@ absl::Status Create(const Context& context, const OutboxOptions& options) {
   ASSIGN_OR_RETURN(const auto table, QualifiedName::Parse(options.table));
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(const Millis window, ParseDuration(options.dedup_window));
-  const auto made = publisher::CreateOutbox(*connection, table, options.shards, window);
+  const std::string& partition = options.partition;
+  if (!partition.empty() && partition != "day" && partition != "hour") {
+    return InvalidArgument("--partition: '{}' is neither day nor hour", partition);
+  }
+  const auto made = publisher::CreateOutbox(*connection, table, options.shards, window, partition);
   if (!made.ok()) return ExplainMissing(made.status());
   return context.Answer({{"outbox", *made}}, [&] { Print("{} is an outbox\n", *made); });
 }
@@ -98,8 +103,10 @@ absl::Status ListOutboxes(const Context& context) {
   return context.Answer(*list, [&] {
     if (list->empty()) Print("This database has no outbox.\n");
     for (const Json& outbox : *list) {
-      Print("{:<32} {:>4} shards {:>10} rows (about) {:>12} bytes\n", TextOf(outbox["outbox"]),
-            TextOf(outbox["shards"]), TextOf(outbox["rows"]), TextOf(outbox["bytes"]));
+      const std::string unit = TextOf(outbox["partition"]);
+      Print("{:<32} {:>4} shards {:>10} rows (about) {:>12} bytes{}\n", TextOf(outbox["outbox"]),
+            TextOf(outbox["shards"]), TextOf(outbox["rows"]), TextOf(outbox["bytes"]),
+            unit.empty() ? "" : fmt::format("  a partition per {}", unit));
     }
   });
 }
@@ -208,7 +215,11 @@ void AddOutbox(const Command& program) {
       .With({table,
              {"--shards", &o->shards, "parts that publishers share it by", Option::kShowsDefault},
              {"--content-dedup", &o->dedup_window,
-              "what was sent to a target_space is not sent there again for so long, such as 24h"}});
+              "what was sent to a target_space is not sent there again for so long, such as 24h"},
+             {"--partition", &o->partition,
+              "day or hour: published rows go with their partition, all at once. An event id and a "
+              "version are unique as without, except to a REPEATABLE READ transaction across the "
+              "change of the day (docs/publisher.md)"}});
   outbox.Add("content-dedup", "turn content dedup on or off", o, ContentDedup)
       .With(
           {table,

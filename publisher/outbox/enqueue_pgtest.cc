@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "platform/status.h"
+#include "postgres/identifier.h"
 #include "postgres/migrator.h"
 #include "postgres/sql_error.h"
 #include "publisher/outbox/outbox_rows.h"
@@ -17,8 +18,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class EnqueueTest : public OutboxTest {
+class EnqueueTest : public OutboxTest, public ::testing::WithParamInterface<bool> {
  protected:
+  EnqueueTest() : OutboxTest(/*partitioned=*/GetParam()) {}
+
   // The error of lockstep.enqueue('shop.outbox', …), or OK.
   absl::Status Try(const std::string& arguments) {
     return connection_->Execute("SELECT lockstep.enqueue('shop.outbox', " + arguments + ")")
@@ -28,7 +31,11 @@ class EnqueueTest : public OutboxTest {
   std::unique_ptr<postgres::Connection> connection_ = db_.Connect();
 };
 
-TEST_F(EnqueueTest, RollingBackLeavesNothing) {
+INSTANTIATE_TEST_SUITE_P(Tables, EnqueueTest, ::testing::Bool(), [](const auto& partitioned) {
+  return partitioned.param ? "Partitioned" : "Plain";
+});
+
+TEST_P(EnqueueTest, RollingBackLeavesNothing) {
   {
     auto transaction = connection_->Begin();
     ASSERT_TRUE(transaction
@@ -41,7 +48,7 @@ TEST_F(EnqueueTest, RollingBackLeavesNothing) {
   EXPECT_EQ(Enqueue("k", 1), 2);  // the sequence has a gap, and that is all
 }
 
-TEST_F(EnqueueTest, ARepeatedEventIdAnswersTheFirstSequence) {
+TEST_P(EnqueueTest, ARepeatedEventIdAnswersTheFirstSequence) {
   const std::string id = "event_id => '00000000-0000-4000-8000-000000000001'";
   ASSERT_TRUE(Try("'t', 'item', 'k', 'T', 1, 'p', " + id).ok());
   Enqueue("k", 2);
@@ -52,7 +59,7 @@ TEST_F(EnqueueTest, ARepeatedEventIdAnswersTheFirstSequence) {
   EXPECT_EQ(Count("true"), 2);
 }
 
-TEST_F(EnqueueTest, RefusesAVersionThatIsNotAboveTheHighest) {
+TEST_P(EnqueueTest, RefusesAVersionThatIsNotAboveTheHighest) {
   Enqueue("k", 5);
   for (const int version : {1, 4, 5}) {
     const absl::Status refused = Try(fmt::format("'t', 'item', 'k', 'T', {}, 'p'", version));
@@ -65,7 +72,7 @@ TEST_F(EnqueueTest, RefusesAVersionThatIsNotAboveTheHighest) {
   EXPECT_TRUE(Try("'t', 'other', 'k', 'T', 1, 'p'").ok());
 }
 
-TEST_F(EnqueueTest, ANullTenantDoesNotSwitchTheVersionConstraintOff) {
+TEST_P(EnqueueTest, ANullTenantDoesNotSwitchTheVersionConstraintOff) {
   Enqueue("k", 1);
   const absl::Status refused =
       connection_
@@ -77,7 +84,7 @@ TEST_F(EnqueueTest, ANullTenantDoesNotSwitchTheVersionConstraintOff) {
   EXPECT_EQ(postgres::SqlState(refused), "23505");
 }
 
-TEST_F(EnqueueTest, RefusesWhatPubsubWouldRefuse) {
+TEST_P(EnqueueTest, RefusesWhatPubsubWouldRefuse) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"'Upper', 'item', 'k', 'T', 1, 'p'", "topic"},
       {"'a_b', 'item', 'k', 'T', 1, 'p'", "topic"},
@@ -117,7 +124,7 @@ TEST_F(EnqueueTest, RefusesWhatPubsubWouldRefuse) {
   EXPECT_TRUE(Try("'t', 'item', 'k', 'T', 3, decode(repeat('00', 9990000), 'hex')").ok());
 }
 
-TEST_F(EnqueueTest, RefusesWhatNoReaderKnows) {
+TEST_P(EnqueueTest, RefusesWhatNoReaderKnows) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"1, 'p', occurred_at => 'infinity'", "years 1 to 9999"},
       {"1, 'p', occurred_at => '-infinity'", "years 1 to 9999"},
@@ -144,17 +151,21 @@ TEST_F(EnqueueTest, RefusesWhatNoReaderKnows) {
 
 // A commit in doubt is made again at once: the second finds no row, and then its own index entries
 // meet those of the first. An index whose expression waits stands between the two moments.
-TEST_F(EnqueueTest, ARepeatedEventIsRecognisedWhicheverIndexMeetsIt) {
-  db_.Run(R"sql(
+TEST_P(EnqueueTest, ARepeatedEventIsRecognisedWhicheverIndexMeetsIt) {
+  db_.Run(postgres::FillNames(R"sql(
     CREATE FUNCTION shop.wait(event_type text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
       IF current_setting('application_name') = 'second' THEN PERFORM pg_advisory_xact_lock(77); END IF;
       RETURN event_type;
     END $$;
-    ALTER TABLE shop.outbox DROP CONSTRAINT outbox_event_id_key,
-      DROP CONSTRAINT outbox_aggregate_id_version_aggregate_type_tenant_id_key;
-    CREATE INDEX ON shop.outbox (shop.wait(event_type));
-    ALTER TABLE shop.outbox ADD UNIQUE (event_id),
-      ADD UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id))sql");
+    DO $$ DECLARE own name; BEGIN
+      FOR own IN SELECT conname FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'u' LOOP
+        EXECUTE format('ALTER TABLE {table} DROP CONSTRAINT %I', own);
+      END LOOP;
+    END $$;
+    CREATE INDEX ON {table} (shop.wait(event_type));
+    ALTER TABLE {table} ADD UNIQUE (event_id),
+      ADD UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id))sql",
+                              {{"table", GetParam() ? "shop.outbox_19700101" : "shop.outbox"}}));
   constexpr char kEnqueue[] =
       "SELECT lockstep.enqueue('shop.outbox', 't', 'item', 'k', 'T', 1, 'p', "
       "event_id => '00000000-0000-4000-8000-000000000001')";
@@ -178,7 +189,7 @@ TEST_F(EnqueueTest, ARepeatedEventIsRecognisedWhicheverIndexMeetsIt) {
   EXPECT_EQ(Count("true"), 1);
 }
 
-TEST_F(EnqueueTest, MakesTheTransactionDurableWhateverTheSourceSays) {
+TEST_P(EnqueueTest, MakesTheTransactionDurableWhateverTheSourceSays) {
   for (const char* setting : {"off", "local", "remote_write"}) {
     auto transaction = connection_->Begin();
     ASSERT_TRUE(
@@ -191,7 +202,7 @@ TEST_F(EnqueueTest, MakesTheTransactionDurableWhateverTheSourceSays) {
   }
 }
 
-TEST_F(EnqueueTest, TakesAPayloadOfJsonAndWhatIsNotTypedAsBytes) {
+TEST_P(EnqueueTest, TakesAPayloadOfJsonAndWhatIsNotTypedAsBytes) {
   ASSERT_TRUE(Try("'t', 'item', 'k', 'T', 1, jsonb_build_object('a', 1)").ok());
   ASSERT_TRUE(Try("'t', 'item', 'k', 'T', 2, '\\x6869'").ok());
   EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM shop.outbox WHERE version = 1 AND content_type = "
@@ -203,7 +214,7 @@ TEST_F(EnqueueTest, TakesAPayloadOfJsonAndWhatIsNotTypedAsBytes) {
             1);
 }
 
-TEST_F(EnqueueTest, ManyAreAnsweredInTheirOrderAndRepeatedOnesByTheFirst) {
+TEST_P(EnqueueTest, ManyAreAnsweredInTheirOrderAndRepeatedOnesByTheFirst) {
   const auto many = [&](const std::string& arguments) {
     return connection_->Execute("SELECT lockstep.enqueue_many('shop.outbox', " + arguments +
                                 ")::text");
@@ -236,7 +247,7 @@ constexpr char kPlain[] =
     "INSERT INTO shop.outbox (topic, aggregate_type, aggregate_id, event_type, version, payload) "
     "VALUES ";
 
-TEST_F(EnqueueTest, APlainInsertIsAsGood) {
+TEST_P(EnqueueTest, APlainInsertIsAsGood) {
   ASSERT_TRUE(connection_
                   ->Execute(std::string(kPlain) +
                             "('t', 'item', 'k', 'T', 1, 'p'), ('t', 'item', 'k', 'T', 2, 'p'), "
@@ -246,7 +257,7 @@ TEST_F(EnqueueTest, APlainInsertIsAsGood) {
   EXPECT_EQ(Names(NewClaimer("a").Take()), "k:1 k:2 l:1");
 }
 
-TEST_F(EnqueueTest, APlainInsertIsRefusedWholeForOneBadEvent) {
+TEST_P(EnqueueTest, APlainInsertIsRefusedWholeForOneBadEvent) {
   Enqueue("k", 5);
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"('t', 'item', 'm', 'T', 1, 'p'), ('t', 'item', 'k', 'T', 4, 'p')", "not above 5"},
@@ -266,7 +277,7 @@ TEST_F(EnqueueTest, APlainInsertIsRefusedWholeForOneBadEvent) {
 }
 
 // What looks for higher versions must not look at all of them for each.
-TEST_F(EnqueueTest, VeryManyVersionsOfOneAggregateMayComeInOneStatement) {
+TEST_P(EnqueueTest, VeryManyVersionsOfOneAggregateMayComeInOneStatement) {
   ASSERT_TRUE(connection_->Run("SET statement_timeout = '20s'").ok());
   for (const char* attributes : {"{}", "{\"a\": \"b\"}"}) {
     const absl::Status inserted = connection_->Run(fmt::format(
@@ -284,7 +295,7 @@ TEST_F(EnqueueTest, VeryManyVersionsOfOneAggregateMayComeInOneStatement) {
   EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("not above 1000"));
 }
 
-TEST_F(EnqueueTest, APlainInsertMakesTheTransactionDurableAndWakesWhoSleeps) {
+TEST_P(EnqueueTest, APlainInsertMakesTheTransactionDurableAndWakesWhoSleeps) {
   const auto sleeper = db_.Connect();
   const auto channel = db_.Query("SELECT lockstep.wake_channel('shop.outbox')");
   ASSERT_TRUE(sleeper->Listen(std::string(channel.Text(0, 0))).ok());
@@ -302,7 +313,7 @@ TEST_F(EnqueueTest, APlainInsertMakesTheTransactionDurableAndWakesWhoSleeps) {
   }));
 }
 
-TEST_F(EnqueueTest, WhatBecameOfAnEventGoesWithIt) {
+TEST_P(EnqueueTest, WhatBecameOfAnEventGoesWithIt) {
   EnqueueMany("k", 3);
   Claimer claimer = NewClaimer("a");
   const Claim claim = claimer.Take();
@@ -316,7 +327,7 @@ TEST_F(EnqueueTest, WhatBecameOfAnEventGoesWithIt) {
 }
 
 // The queue keeps an aggregate's order by hash, and another server may hash otherwise.
-TEST_F(EnqueueTest, AQueueThatWasHashedElsewhereIsHashedAnew) {
+TEST_P(EnqueueTest, AQueueThatWasHashedElsewhereIsHashedAnew) {
   EnqueueMany("k", 2);
   db_.Run(
       "UPDATE shop.outbox_pending SET aggregate_hash = version; "
@@ -330,7 +341,7 @@ TEST_F(EnqueueTest, AQueueThatWasHashedElsewhereIsHashedAnew) {
             1);
 }
 
-TEST_F(EnqueueTest, GeneratesTimeOrderedIds) {
+TEST_P(EnqueueTest, GeneratesTimeOrderedIds) {
   for (int i = 1; i <= 3; ++i) {
     Enqueue("k", i);
     db_.Query("SELECT pg_sleep(0.002)");  // the ids' clock counts milliseconds
@@ -341,7 +352,7 @@ TEST_F(EnqueueTest, GeneratesTimeOrderedIds) {
   EXPECT_EQ(Count("substr(event_id::text, 15, 1) = '7'"), 3);
 }
 
-TEST_F(EnqueueTest, CarriesTraceContextAndTime) {
+TEST_P(EnqueueTest, CarriesTraceContextAndTime) {
   ASSERT_TRUE(Try("'t', 'item', 'k', 'T', 1, 'p', traceparent => '00-a-b-01', tracestate => "
                   "'x=1,y=2', occurred_at => '2026-01-02 03:04:05.678+00'")
                   .ok());
@@ -353,7 +364,7 @@ TEST_F(EnqueueTest, CarriesTraceContextAndTime) {
   EXPECT_EQ(claim.rows[0].occurred_at, "2026-01-02T03:04:05.678000Z");
 }
 
-TEST_F(EnqueueTest, AnOutboxMayHaveAnyName) {
+TEST_P(EnqueueTest, AnOutboxMayHaveAnyName) {
   db_.Run("SELECT lockstep.create_outbox('\"Odd schema\".\"it''s \"\"quoted\"\"\"')");
   db_.Run(
       "SELECT lockstep.enqueue('\"Odd schema\".\"it''s \"\"quoted\"\"\"', 't', 'item', 'k', "
@@ -366,7 +377,7 @@ TEST_F(EnqueueTest, AnOutboxMayHaveAnyName) {
   EXPECT_EQ((*store)->ClaimRows(request, cursor)->rows.size(), 1u);
 }
 
-TEST_F(EnqueueTest, MakingAnOutboxTwiceIsHarmlessAndATableIsNotTaken) {
+TEST_P(EnqueueTest, MakingAnOutboxTwiceIsHarmlessAndATableIsNotTaken) {
   db_.Run("SELECT lockstep.create_outbox('shop.outbox')");
   db_.Run("CREATE TABLE shop.plain (a int)");
   for (const char* name : {"shop.plain", "outbox", "a.b.c"}) {
@@ -381,7 +392,7 @@ TEST_F(EnqueueTest, MakingAnOutboxTwiceIsHarmlessAndATableIsNotTaken) {
               HasSubstr("is not an outbox"));
 }
 
-TEST_F(EnqueueTest, AnOutboxWithUnpublishedRowsIsNotDroppedUnlessForced) {
+TEST_P(EnqueueTest, AnOutboxWithUnpublishedRowsIsNotDroppedUnlessForced) {
   Enqueue("k", 1);
   postgres::Migrator migrator(*connection_, "lockstep", sql::OutboxMigrations());
   EXPECT_THAT(std::string(MessageOf(migrator.Down(0).status())), HasSubstr("1 unpublished rows"));
@@ -393,7 +404,7 @@ TEST_F(EnqueueTest, AnOutboxWithUnpublishedRowsIsNotDroppedUnlessForced) {
   EXPECT_TRUE(connection_->Execute("SELECT lockstep.create_outbox('shop.outbox')").ok());
 }
 
-TEST_F(EnqueueTest, StatesThatCanNotBeAreRefused) {
+TEST_P(EnqueueTest, StatesThatCanNotBeAreRefused) {
   Enqueue("k", 1);
   for (const char* change : {"attempts = -1", "dead_at = now()", "quarantined_at = now()"}) {
     const absl::Status changed =
@@ -402,7 +413,7 @@ TEST_F(EnqueueTest, StatesThatCanNotBeAreRefused) {
   }
 }
 
-TEST_F(EnqueueTest, TheRolesHaveTheLeastRights) {
+TEST_P(EnqueueTest, TheRolesHaveTheLeastRights) {
   const std::string writer = db_.name() + "_writer";
   const std::string relay = db_.name() + "_relay";
   for (const std::string& role : {writer, relay}) db_.Run("CREATE ROLE " + role + " LOGIN");

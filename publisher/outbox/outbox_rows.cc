@@ -112,11 +112,12 @@ FROM (
 constexpr char kChange[] =
     "SELECT lockstep.{action}($1::regclass, $2::bigint[], $3, nullif($4, ''))";
 
-// $1 age in ms, $2 rows. SKIP LOCKED: a reader of a row must not stop the cleaner.
+// $1 age in ms, $2 rows, $3 below which sequence. SKIP LOCKED: a reader of a row must not stop the
+// cleaner.
 constexpr char kDeletePublished[] = R"sql(
 DELETE FROM {outbox} WHERE sequence = ANY (ARRAY(
   SELECT e.sequence FROM {published} b JOIN {outbox} e ON e.sequence = b.sequence
-  WHERE b.published_at < statement_timestamp() - $1::bigint * interval '1 ms'
+  WHERE b.published_at < statement_timestamp() - $1::bigint * interval '1 ms' AND b.sequence < $3::bigint
   ORDER BY b.published_at LIMIT $2::int FOR UPDATE OF e SKIP LOCKED)))sql";
 
 constexpr char kDeleteDead[] = R"sql(
@@ -363,8 +364,9 @@ absl::StatusOr<int64_t> DeleteContents(postgres::Connection& connection, const Q
 }
 
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
-                                        const QualifiedName& table, Millis older_than, int rows) {
-  return connection.Affected(About(table, kDeletePublished), older_than.count(), rows);
+                                        const QualifiedName& table, Millis older_than, int rows,
+                                        int64_t below) {
+  return connection.Affected(About(table, kDeletePublished), older_than.count(), rows, below);
 }
 
 absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection, const QualifiedName& table,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -110,10 +111,12 @@ absl::StatusOr<int64_t> DeleteAudits(postgres::Connection& connection,
                                      const postgres::QualifiedName& table, Millis older_than,
                                      int rows);
 
-// Old rows are deleted, at most so many at a time. Answers how many.
+// Old rows are deleted, at most so many at a time. Answers how many. `below`: sequences from there
+// on are left alone.
 absl::StatusOr<int64_t> DeletePublished(postgres::Connection& connection,
                                         const postgres::QualifiedName& table, Millis older_than,
-                                        int rows);
+                                        int rows,
+                                        int64_t below = std::numeric_limits<int64_t>::max());
 absl::StatusOr<int64_t> DeleteContents(postgres::Connection& connection,
                                        const postgres::QualifiedName& table, int rows);
 absl::StatusOr<int64_t> DeleteDead(postgres::Connection& connection,

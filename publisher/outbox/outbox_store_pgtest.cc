@@ -16,10 +16,14 @@ using ::testing::IsEmpty;
 
 const postgres::QualifiedName kOutbox{"shop", "outbox"};
 
-// Whatever a claim does, it does in both its forms: for any number of rows, and for a few.
-class OutboxStoreTest : public OutboxTest, public ::testing::WithParamInterface<bool> {
+// Whatever a claim does, it does in both its forms, for any number of rows and for a few, and with
+// partitions as without.
+class OutboxStoreTest : public OutboxTest,
+                        public ::testing::WithParamInterface<std::tuple<bool, bool>> {
  protected:
-  OutboxStoreTest() { a_.request.few = b_.request.few = GetParam(); }
+  OutboxStoreTest() : OutboxTest(/*partitioned=*/std::get<1>(GetParam())) {
+    a_.request.few = b_.request.few = std::get<0>(GetParam());
+  }
 
   // As if `sequence` had been leased longer ago than any lease lasts.
   void Expire(int64_t sequence) {
@@ -32,8 +36,12 @@ class OutboxStoreTest : public OutboxTest, public ::testing::WithParamInterface<
   Claimer b_ = NewClaimer("b");
 };
 
-INSTANTIATE_TEST_SUITE_P(Claiming, OutboxStoreTest, ::testing::Bool(),
-                         [](const auto& form) { return form.param ? "AFew" : "Any"; });
+INSTANTIATE_TEST_SUITE_P(Claiming, OutboxStoreTest,
+                         ::testing::Combine(::testing::Bool(), ::testing::Bool()),
+                         [](const auto& form) {
+                           return std::string(std::get<0>(form.param) ? "AFew" : "Any") +
+                                  (std::get<1>(form.param) ? "Partitioned" : "");
+                         });
 
 TEST_P(OutboxStoreTest, ClaimsMarksAndIsDone) {
   Enqueue("k", 1);

@@ -14,22 +14,27 @@ constexpr char kSettings[] =
 
 constexpr char kFind[] = R"sql(
 SELECT o.outbox::oid::bigint AS oid, o.shards, lockstep.wake_channel(o.outbox) AS channel,
-       o.hash_probe = lockstep.hash_probe() AS hashed_here
+       o.hash_probe = lockstep.hash_probe() AS hashed_here, o.partition IS NOT NULL AS partitioned
 FROM lockstep.outboxes o
 WHERE o.outbox = to_regclass($1))sql";
 
 constexpr char kCreate[] =
-    "SELECT lockstep.create_outbox($1, $2, nullif($3::bigint, 0) * interval '1 ms')::text AS name";
+    "SELECT lockstep.create_outbox($1, $2, nullif($3::bigint, 0) * interval '1 ms', "
+    "nullif($4, ''))::text AS name";
 constexpr char kSetDedupWindow[] =
     "SELECT lockstep.set_dedup_window($1::regclass, nullif($2::bigint, 0) * interval '1 ms')";
 constexpr char kDrop[] = "SELECT lockstep.drop_outbox($1::regclass, $2)";
 constexpr char kList[] = R"sql(
-SELECT o.outbox::text, o.shards, greatest(c.reltuples, 0)::bigint AS rows,
-       (SELECT sum(pg_total_relation_size(t)) FROM unnest(ARRAY[o.outbox, lockstep.part_oid(o.outbox, 'pending'),
-          lockstep.part_oid(o.outbox, 'leases'), lockstep.part_oid(o.outbox, 'published')]) t)::bigint AS bytes,
+SELECT o.outbox::text, o.shards, o.partition,
+       (SELECT sum(greatest(c.reltuples, 0)) FROM pg_class c
+        WHERE c.relkind = 'r' AND (c.oid = o.outbox OR c.oid IN (SELECT relid FROM pg_partition_tree(o.outbox))))::bigint AS rows,
+       (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c
+        WHERE c.oid IN (SELECT coalesce(p.relid, t) FROM unnest(ARRAY[o.outbox, lockstep.part_oid(o.outbox, 'pending'),
+          lockstep.part_oid(o.outbox, 'leases'), lockstep.part_oid(o.outbox, 'published')]) t
+          LEFT JOIN LATERAL pg_partition_tree(t) p ON true))::bigint AS bytes,
        o.created_at::text,
        (extract(epoch FROM o.dedup_window) * 1000)::bigint AS dedup_window_ms
-FROM lockstep.outboxes o JOIN pg_class c ON c.oid = o.outbox
+FROM lockstep.outboxes o JOIN pg_class t ON t.oid = o.outbox
 ORDER BY 1)sql";
 constexpr char kRights[] = "SELECT lockstep.{function}($1::regclass, $2::regrole)";
 
@@ -44,7 +49,10 @@ std::string FillParts(std::string_view sql, const postgres::QualifiedName& table
                                    {"leases", part("_leases")},
                                    {"published", part("_published")},
                                    {"status", part("_status")},
-                                   {"changed_leases", part("_changed_leases")}});
+                                   {"changed_leases", part("_changed_leases")},
+                                   {"make_partitions", part("_make_partitions")},
+                                   {"advance_partition", part("_advance_partition")},
+                                   {"drop_partition", part("_drop_partition")}});
 }
 
 std::string OutboxSettings() { return std::string(postgres::kPlannedOnce) + kSettings; }
@@ -74,14 +82,15 @@ absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
         "hash: run SELECT lockstep.rehash('{}') in database {}",
         table.ToString(), table.Quoted(), connection.database());
   }
-  return Outbox{row.Int("oid"), static_cast<int>(row.Int("shards")), row.String("channel")};
+  return Outbox{row.Int("oid"), static_cast<int>(row.Int("shards")), row.String("channel"),
+                row.Bool("partitioned")};
 }
 
 absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
                                          const postgres::QualifiedName& table, int shards,
-                                         Millis dedup_window) {
-  ASSIGN_OR_RETURN(const auto made,
-                   connection.Execute(kCreate, table.Quoted(), shards, dedup_window.count()));
+                                         Millis dedup_window, const std::string& partition) {
+  ASSIGN_OR_RETURN(const auto made, connection.Execute(kCreate, table.Quoted(), shards,
+                                                       dedup_window.count(), partition));
   return made[0].String("name");
 }
 
@@ -101,6 +110,7 @@ absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connec
   for (const postgres::Row row : rows) {
     list.push_back({{"outbox", row.Text("outbox")},
                     {"shards", row.Int("shards")},
+                    {"partition", row.OptionalText("partition").value_or("")},
                     {"rows", row.Int("rows")},
                     {"bytes", row.Int("bytes")},
                     {"dedup_window_ms", row.OptionalInt("dedup_window_ms").value_or(0)},

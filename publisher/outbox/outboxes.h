@@ -18,6 +18,7 @@ struct Outbox {
   int64_t oid = 0;
   int shards = 1;
   std::string channel;  // of its notifications
+  bool partitioned = false;
 };
 
 // Session settings for those who work on rows, as statements. Lease and mark need not be durable:
@@ -26,7 +27,8 @@ struct Outbox {
 std::string OutboxSettings();
 
 // The text with {outbox} replaced by the table of events, and {pending}, {leases}, {published},
-// {status} and {changed_leases} by what stands beside it (sql/outbox).
+// {status}, {changed_leases} and the functions of its partitions by what stands beside it
+// (sql/outbox).
 std::string FillParts(std::string_view sql, const postgres::QualifiedName& table);
 
 // Fails with a sentence that says what to do when the table is missing or is no outbox, or when the
@@ -35,16 +37,18 @@ absl::StatusOr<Outbox> FindOutbox(postgres::Connection& connection,
                                   const postgres::QualifiedName& table);
 
 // Answers its name. One that exists is left as it is. `dedup_window`: of content dedup; 0 = none.
+// `partition`: "day" or "hour"; empty = it has no partitions.
 absl::StatusOr<std::string> CreateOutbox(postgres::Connection& connection,
                                          const postgres::QualifiedName& table, int shards,
-                                         Millis dedup_window = Millis(0));
+                                         Millis dedup_window = Millis(0),
+                                         const std::string& partition = "");
 // Content dedup from now on, or with 0 no longer.
 absl::Status SetDedupWindow(postgres::Connection& connection, const postgres::QualifiedName& table,
                             Millis window);
 // Refused while rows are unpublished, unless forced.
 absl::Status DropOutbox(postgres::Connection& connection, const postgres::QualifiedName& table,
                         bool force);
-// A list of {outbox, shards, rows, bytes, created_at}; `rows` is the planner's guess.
+// A list of {outbox, shards, partition, rows, bytes, created_at}; `rows` is the planner's guess.
 absl::StatusOr<nlohmann::ordered_json> ListOutboxes(postgres::Connection& connection);
 
 // Calls one of the functions of sql/outbox that give and take rights: grant_writer,

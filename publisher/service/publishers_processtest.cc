@@ -210,7 +210,16 @@ TEST_F(PublishersTest, AStoppedOwnerLosesItsShardsAndDoesNoHarmWhenItGoesOn) {
   EXPECT_TRUE(std::is_sorted(deliveries.begin(), deliveries.end()));
 }
 
-TEST_F(PublishersTest, GoesOnAfterADumpAndARestore) {
+class DumpedTest : public PublishersTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  DumpedTest() : PublishersTest(/*partitioned=*/GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Tables, DumpedTest, ::testing::Bool(), [](const auto& partitioned) {
+  return partitioned.param ? "Partitioned" : "Plain";
+});
+
+// As text, and as an archive.
+TEST_P(DumpedTest, GoesOnAfterADumpAndARestore) {
   EnqueueMany("k", 20);
   {
     const auto publisher = StartPublisher({"--once"});
@@ -226,7 +235,10 @@ TEST_F(PublishersTest, GoesOnAfterADumpAndARestore) {
   const std::string server = db_.url().substr(0, db_.url().rfind('/') + 1);
   db_.Query("CREATE DATABASE " + copy);
   const std::string command = fmt::format(
-      "pg_dump -d '{}' | psql -q -v ON_ERROR_STOP=1 -d '{}{}' >/dev/null", db_.url(), server, copy);
+      fmt::runtime(GetParam()
+                       ? "pg_dump -Fc -d '{}' | pg_restore --exit-on-error -d '{}{}'"
+                       : "pg_dump -d '{}' | psql -q -v ON_ERROR_STOP=1 -d '{}{}' >/dev/null"),
+      db_.url(), server, copy);
   ASSERT_EQ(std::system(("bash -o pipefail -c \"" + command + "\"").c_str()), 0);
   auto restored = postgres::Connection::Open({.url = server + copy});
   ASSERT_TRUE(restored.ok());

@@ -8,11 +8,18 @@
 #include "tests/support/outbox_status.h"
 
 namespace lockstep::publisher {
-OutboxTest::OutboxTest() {
+OutboxTest::OutboxTest(bool partitioned) {
   const auto connection = db_.Connect();
   const auto migrated = postgres::Migrator(*connection, "lockstep", sql::OutboxMigrations()).Up();
   if (!migrated.ok()) throw std::runtime_error(migrated.status().ToString());
-  db_.Run("SELECT lockstep.create_outbox('shop.outbox')");
+  if (partitioned) {
+    db_.Run("SELECT lockstep.create_outbox('shop.outbox', partition => 'day')");
+    db_.Run(
+        "SELECT lockstep.make_partition('shop.outbox', 0), setval('shop.outbox_sequence_seq', 1, "
+        "false)");
+  } else {
+    db_.Run("SELECT lockstep.create_outbox('shop.outbox')");
+  }
   db_.Run(testing::StatusCanBeWritten(kTable));
 }
 

@@ -13,13 +13,14 @@
 
 namespace lockstep::publisher {
 
-// A database with one outbox, shop.outbox. Where a row is to be in a state that would take long to
+// A database with one outbox, shop.outbox; partitioned, its first rows come into a partition of
+// long ago, and so have the same sequences. Where a row is to be in a state that would take long to
 // bring about: UPDATE shop.outbox_status (tests/support/outbox_status.h).
 class OutboxTest : public ::testing::Test {
  protected:
   static constexpr char kTable[] = "shop.outbox";
 
-  OutboxTest();
+  explicit OutboxTest(bool partitioned = false);
 
   struct EventSpec {
     std::string key = "k";

@@ -16,7 +16,7 @@ void Must(const absl::Status& status) {
 
 }  // namespace
 
-PublishersTest::PublishersTest() {
+PublishersTest::PublishersTest(bool partitioned) : OutboxTest(partitioned) {
   Must(server_.Start());
   auto transport = pubsub::MakeTransport({.emulator_host = server_.address()});
   Must(transport.status());

@@ -16,7 +16,7 @@ namespace lockstep::publisher {
 // lockstep-publisher as a process, on a real Postgres and the emulator.
 class PublishersTest : public OutboxTest {
  protected:
-  PublishersTest();
+  explicit PublishersTest(bool partitioned = false);
   ~PublishersTest() override;
 
   // Quick to notice others, unless `arguments` say otherwise.

@@ -1,12 +1,14 @@
 #include "publisher/upkeep/housekeeper.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "publisher/outbox/outbox_rows.h"
 #include "publisher/outbox/outboxes.h"
+#include "publisher/outbox/partitions.h"
 
 namespace lockstep::publisher {
 
@@ -59,12 +61,13 @@ absl::Status Housekeeper::Round(bool all) {
 
 absl::Status Housekeeper::Keep(postgres::Connection& connection, const Task& task, bool all) {
   ASSIGN_OR_RETURN(const QualifiedName table, QualifiedName::Parse(task.table));
-  RETURN_IF_ERROR(FindOutbox(connection, table).status());
+  ASSIGN_OR_RETURN(const Outbox outbox, FindOutbox(connection, table));
   if (task.relayed) RETURN_IF_ERROR(PullBack(connection, table, task.longest_wait).status());
   if (!all) return absl::OkStatus();
   // What keeps the cleaning from being done must not keep rows from being let go.
   absl::Status cleaned;
-  if (task.clean) cleaned = Clean(connection, table);
+  if (outbox.partitioned) cleaned = KeepPartitions(connection, table);
+  if (task.clean) cleaned.Update(Clean(connection, table, outbox.partitioned));
   if (!task.relayed) return cleaned;
   ASSIGN_OR_RETURN(const int64_t released, ReleaseHeld(connection, table, task.dead_blocks));
   if (released > 0) {
@@ -88,19 +91,60 @@ CleanerOptions Housekeeper::options() const {
   return options_;
 }
 
-absl::Status Housekeeper::Clean(postgres::Connection& connection, const QualifiedName& table) {
+absl::Status Housekeeper::KeepPartitions(postgres::Connection& connection,
+                                         const QualifiedName& table) {
+  RETURN_IF_ERROR(MakePartitions(connection, table).status());
+  const auto advanced = AdvancePartition(connection, table);
+  if (!IsBusy(advanced.status())) return advanced.status();
+  log::Info("rows still come into the partition before: a transaction has the outbox locked",
+            {{"table", table.ToString()}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Housekeeper::DropPartitions(postgres::Connection& connection,
+                                                    const QualifiedName& table, Millis older_than) {
+  int64_t dropped = 0;
+  int64_t below = 0;
+  while (!thread_.stopping()) {
+    const auto next = DropPartition(connection, table, older_than);
+    if (IsBusy(next.status())) {
+      log::Info("an old partition stays for now: a transaction has the outbox locked",
+                {{"table", table.ToString()}});
+      break;
+    }
+    RETURN_IF_ERROR(next.status());
+    below = next->stays_below;
+    if (next->name.empty()) break;
+    ++dropped;
+  }
+  if (dropped > 0) {
+    log::Info("old partitions were dropped",
+              {{"table", table.ToString()}, {"partitions", dropped}});
+  }
+  return below;
+}
+
+absl::Status Housekeeper::Clean(postgres::Connection& connection, const QualifiedName& table,
+                                bool partitioned) {
   const CleanerOptions options = this->options();
   int64_t published = 0;
   int64_t dead = 0;
   int64_t audits = 0;
-  const auto all = [&](auto* delete_some, Millis age, int64_t& total) -> absl::Status {
+  const auto all = [&](const auto& delete_some, Millis age, int64_t& total) -> absl::Status {
     for (int64_t rows = options.batch_size; rows == options.batch_size && !thread_.stopping();) {
       ASSIGN_OR_RETURN(rows, delete_some(connection, table, age, options.batch_size));
       total += rows;
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(all(DeletePublished, options.retention, published));
+  int64_t below = std::numeric_limits<int64_t>::max();
+  if (partitioned) {
+    ASSIGN_OR_RETURN(below, DropPartitions(connection, table, options.retention));
+  }
+  const auto delete_published = [below](auto&... arguments) {
+    return DeletePublished(arguments..., below);
+  };
+  if (below > 0) RETURN_IF_ERROR(all(delete_published, options.retention, published));
   // What content dedup remembers, for as long as its window.
   for (int64_t rows = options.batch_size; rows == options.batch_size && !thread_.stopping();) {
     ASSIGN_OR_RETURN(rows, DeleteContents(connection, table, options.batch_size));

@@ -15,9 +15,10 @@
 namespace lockstep::publisher {
 
 // What an outbox needs besides being relayed, on one connection of its own that is open only while
-// there is something to do: old rows are deleted in bounded batches, and rows held behind a blocker
-// that vanished are let go, and those that a clock has left in the future are due. Any number of
-// publishers may do it at once. A thread of its own; Stop ends it between two statements.
+// there is something to do: old rows are deleted in bounded batches, partitions are made ahead and
+// dropped, rows held behind a blocker that vanished are let go, and those that a clock has left in
+// the future are due. Any number of publishers may do it at once. A thread of its own; Stop ends it
+// between two statements.
 class Housekeeper : public Service {
  public:
   struct Task {
@@ -45,7 +46,13 @@ class Housekeeper : public Service {
  private:
   void Run();
   absl::Status Keep(postgres::Connection& connection, const Task& task, bool all);
-  absl::Status Clean(postgres::Connection& connection, const postgres::QualifiedName& table);
+  absl::Status KeepPartitions(postgres::Connection& connection,
+                              const postgres::QualifiedName& table);
+  absl::Status Clean(postgres::Connection& connection, const postgres::QualifiedName& table,
+                     bool partitioned);
+  // Answers below which sequence old rows are left, for the cleaning by rows.
+  absl::StatusOr<int64_t> DropPartitions(postgres::Connection& connection,
+                                         const postgres::QualifiedName& table, Millis older_than);
   CleanerOptions options() const;
 
   const std::string database_;

@@ -26,12 +26,24 @@ DROP FUNCTION enqueue(regclass, varchar, text, text, text, bigint, jsonb, uuid, 
                       timestamptz, text);
 DROP FUNCTION enqueue(regclass, text, text, text, text, bigint, bytea, uuid, text, int, text, jsonb, text, text,
                       timestamptz, text);
+DROP FUNCTION drop_partition(regclass, interval);
+DROP FUNCTION advance_partition(regclass);
+DROP FUNCTION make_partitions(regclass);
+DROP FUNCTION make_partition(regclass, bigint);
+DROP FUNCTION current_partition(regclass);
+DROP FUNCTION partition_functions(regclass);
+DROP FUNCTION partition_name(text, bigint);
+DROP FUNCTION vacuum_settings();
+DROP FUNCTION partition_begin(text, bigint);
+DROP FUNCTION partition_at(text, timestamptz);
+DROP FUNCTION partition_bits(text);
+DROP FUNCTION is_partitioned(regclass);
 DROP FUNCTION rehash(regclass);
 DROP FUNCTION admit(regclass, bigint, text, text, text, text, bigint, bytea, text, text, jsonb, text, text, timestamptz, text);
 DROP FUNCTION event_fault(text, text, text, text, bigint, bytea, text, text, jsonb, text, text, timestamptz);
 DROP FUNCTION drop_outbox(regclass, boolean);
 DROP FUNCTION set_dedup_window(regclass, interval);
-DROP FUNCTION create_outbox(text, int, interval);
+DROP FUNCTION create_outbox(text, int, interval, text);
 DROP FUNCTION create_outbox_functions(regclass);
 DROP FUNCTION outbox_name(regclass);
 DROP FUNCTION wake_channel(regclass);

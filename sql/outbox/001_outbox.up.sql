@@ -8,14 +8,16 @@
 --   <outbox>_leases     who is at which of them: a row per claim
 --   <outbox>_published  the log: a narrow row of each event that is
 --   <outbox>_status     a view that shows it all as one row
+-- Where it is partitioned, events and log are, by ranges of the sequence: one partition of each for a day or an hour.
 --
 --   1. Tables            which outboxes there are, what was done to their rows by hand, backfills
 --   2. Names and keys    ids, hashes, shards, locks, channels, the tables of an outbox
 --   3. Events            what is wrong with one
 --   4. An outbox         made and dropped, and the functions that it has of its own
---   5. Enqueue           what a service calls in its own transaction
---   6. Rows              let go, replayed, quarantined, released
---   7. Rights            for writer, publisher, reader and operator
+--   5. Partitions        made ahead, gone on to, dropped
+--   6. Enqueue           what a service calls in its own transaction
+--   7. Rows              let go, replayed, quarantined, released
+--   8. Rights            for writer, publisher, reader and operator
 
 -- 1. Tables ------------------------------------------------------------------------------------------------
 
@@ -25,6 +27,7 @@ CREATE TABLE outboxes (
   shards     int NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 1024),
   -- Content dedup: a row with a target_space whose content was sent there so lately is not sent. NULL = off.
   dedup_window interval CHECK (dedup_window > interval '0'),
+  partition  text CHECK (partition IN ('hour', 'day')),  -- what a partition is for; NULL = there are none
   created_at timestamptz NOT NULL DEFAULT now(),
   -- Of a fixed text, when the queue's hashes were made: another server may hash otherwise (lockstep.rehash).
   hash_probe bigint NOT NULL,
@@ -294,7 +297,24 @@ DECLARE
   inserted  text := lockstep.part(outbox, 'inserted');
   deleted   text := lockstep.part(outbox, 'deleted');
   emptied   text := lockstep.part(outbox, 'emptied');
+  -- The unique indexes are each partition's own, so an event is looked for in the others: whoever wrote there has ended
+  -- since (lockstep.advance_partition).
+  elsewhere text := '';
+  unless    text := '';
 BEGIN
+  IF lockstep.is_partitioned(outbox) THEN
+    elsewhere := format($look$
+      DECLARE
+        repeated uuid;
+      BEGIN
+        SELECT r.event_id INTO repeated FROM inserted r
+        WHERE (SELECT t.sequence FROM %s t WHERE t.event_id = r.event_id AND t.sequence <> r.sequence LIMIT 1) IS NOT NULL LIMIT 1;
+        IF FOUND THEN
+          RAISE EXCEPTION 'event %% is in %% already', repeated, TG_RELID::regclass USING ERRCODE = 'unique_violation';
+        END IF;
+      END; $look$, events);
+    unless := format('WHERE (SELECT t.sequence FROM %s t WHERE t.event_id = r.c7 LIMIT 1) IS NULL', events);
+  END IF;
   -- All that an INSERT is besides its rows: they are checked, queued and told of. With the owner's rights: who may
   -- insert need not be able to touch the queue. What is plainly in order is found so by the conditions here, and
   -- everything else, in words, by lockstep.admit: as ten CHECK constraints they cost more than all the rest.
@@ -304,7 +324,7 @@ BEGIN
     CREATE FUNCTION %1$s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %2$s AS $body$
     DECLARE
       shards int;
-    BEGIN
+    BEGIN %5$s
       INSERT INTO %3$s (sequence, aggregate_hash, version)
       SELECT CASE WHEN length(r.topic) < 128 AND r.topic ~ '^[a-z0-9.-]+$'
                    AND length(r.event_type) < 256
@@ -319,7 +339,7 @@ BEGIN
                    AND (r.tracestate IS NULL OR octet_length(r.tracestate) <= 1024)
                    AND r.target_space IS NULL
                    AND coalesce((SELECT t.sequence FROM %4$s t
-                                 WHERE t.aggregate_id = r.aggregate_id AND t.version > r.version
+                                 WHERE t.aggregate_id = r.aggregate_id AND t.version %6$s
                                    AND t.aggregate_type = r.aggregate_type AND t.tenant_id IS NOT DISTINCT FROM r.tenant_id
                                  ORDER BY t.version LIMIT 1), 9223372036854775807) > r.sequence
              THEN r.sequence
@@ -347,7 +367,8 @@ BEGIN
         WHERE NOT pg_try_advisory_xact_lock_shared(lockstep.lock_key('wake', TG_RELID, d.shard));
       END IF;
       RETURN NULL;
-    END $body$ $function$, inserted, settings, pending, events);
+    END $body$ $function$, inserted, settings, pending, events, elsewhere,
+    CASE elsewhere WHEN '' THEN '> r.version' ELSE '>= r.version AND t.sequence <> r.sequence' END);
   EXECUTE format('CREATE TRIGGER lockstep_inserted AFTER INSERT ON %s REFERENCING NEW TABLE AS inserted '
                  'FOR EACH STATEMENT EXECUTE FUNCTION %s()', events, inserted);
 
@@ -421,7 +442,7 @@ BEGIN
       -- commit, whichever index is looked at first finds it.
       INSERT INTO %2$s AS t (topic, aggregate_type, aggregate_id, event_type, version, payload, event_id, tenant_id,
                              schema_version, content_type, attributes, traceparent, tracestate, occurred_at, target_space)
-      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+      %4$s
       ON CONFLICT DO NOTHING
       RETURNING t.sequence INTO result;
       IF result IS NULL THEN
@@ -431,7 +452,9 @@ BEGIN
         result := lockstep.admit(%3$L, 9223372036854775807, $1, $2, $3, $4, $5, $6, $8, $10, $11, $12, $13, $14, $15);
       END IF;
       RETURN result;
-    END $body$ $function$, lockstep.part(outbox, 'enqueue'), events, events);
+    END $body$ $function$, lockstep.part(outbox, 'enqueue'), events, events,
+    CASE unless WHEN '' THEN 'VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)'
+      ELSE 'SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 FROM (SELECT $7 AS c7) r ' || unless END);
 
   EXECUTE format($function$
     CREATE FUNCTION %1$s(topics text[], aggregate_types text[], aggregate_ids text[], event_types text[], versions bigint[],
@@ -450,6 +473,7 @@ BEGIN
              coalesce(r.c11, '{}'), r.c12, r.c13, coalesce(r.c14, now()), r.c15
       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
            AS r(c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15)
+      %5$s
       ON CONFLICT DO NOTHING;
       SELECT array_agg(t.sequence ORDER BY r.n), min(r.n) FILTER (WHERE t.sequence IS NULL) INTO result, missing
       FROM unnest($7) WITH ORDINALITY r(event_id, n) LEFT JOIN %3$s t ON t.event_id = r.event_id;
@@ -459,13 +483,28 @@ BEGIN
                                $12[missing], $13[missing], coalesce($14[missing], now()), $15[missing]);
       END IF;
       RETURN result;
-    END $body$ $function$, lockstep.part(outbox, 'enqueue_many'), settings, events, events);
+    END $body$ $function$, lockstep.part(outbox, 'enqueue_many'), settings, events, events, unless);
+
+  -- With the owner's rights, for the publisher: it makes and drops partitions, and nothing else of the owner's.
+  IF lockstep.is_partitioned(outbox) THEN
+    EXECUTE format('CREATE FUNCTION %s() RETURNS int LANGUAGE sql SECURITY DEFINER %s AS %L',
+                   lockstep.part(outbox, 'make_partitions'), settings, format('SELECT lockstep.make_partitions(%L)', events));
+    EXECUTE format('CREATE FUNCTION %s() RETURNS boolean LANGUAGE sql SECURITY DEFINER %s AS %L',
+                   lockstep.part(outbox, 'advance_partition'), settings, format('SELECT lockstep.advance_partition(%L)', events));
+    EXECUTE format('CREATE FUNCTION %s(retention interval, OUT dropped text, OUT stays_below bigint) LANGUAGE sql SECURITY DEFINER %s '
+                   'AS %L', lockstep.part(outbox, 'drop_partition'), settings,
+                   format('SELECT * FROM lockstep.drop_partition(%L::regclass, $1)', events));
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', lockstep.partition_functions(outbox));
+  END IF;
 END $$;
 
--- Makes an outbox, and its schema if need be. One that exists is left as it is.
-CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1, dedup_window interval DEFAULT NULL) RETURNS regclass
+-- Makes an outbox, and its schema if need be. One that exists is left as it is. `partition`: 'day' or 'hour'; NULL = none.
+CREATE FUNCTION create_outbox(name text, shards int DEFAULT 1, dedup_window interval DEFAULT NULL, partition text DEFAULT NULL)
+RETURNS regclass
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
+  vacuumed    constant text := lockstep.vacuum_settings();
+  by_sequence constant text := 'PARTITION BY RANGE (sequence)';
   parts  text[] := parse_ident(name);
   target regclass;
 BEGIN
@@ -490,10 +529,11 @@ BEGIN
     EXECUTE format('CREATE SCHEMA %I', parts[1]);
   END IF;
   -- The versions' index begins with what tells aggregates apart, and serves the look for a higher version.
+  -- A partition has both unique indexes of its own: Postgres has none across partitions that is not of their key.
   EXECUTE format($table$
     CREATE TABLE %I.%I (
       sequence       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-      event_id       uuid NOT NULL UNIQUE DEFAULT lockstep.new_event_id(),
+      event_id       uuid NOT NULL DEFAULT lockstep.new_event_id(),
       tenant_id      text,
       topic          text NOT NULL,
       aggregate_type text NOT NULL,
@@ -510,10 +550,12 @@ BEGIN
       created_at     timestamptz NOT NULL DEFAULT now(),
       -- Content dedup, where the outbox has a dedup_window: the same payload is sent to a space once.
       target_space   text,
-      payload_sha    bytea GENERATED ALWAYS AS (CASE WHEN target_space IS NOT NULL THEN sha256(payload) END) STORED,
-      UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id)
-    ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)
-    $table$, parts[1], parts[2]);
+      payload_sha    bytea GENERATED ALWAYS AS (CASE WHEN target_space IS NOT NULL THEN sha256(payload) END) STORED%s
+    ) %s
+    $table$, parts[1], parts[2],
+    CASE WHEN create_outbox.partition IS NULL
+      THEN ', UNIQUE (event_id), UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id)' ELSE '' END,
+    CASE WHEN create_outbox.partition IS NULL THEN vacuumed ELSE by_sequence END);
   target := to_regclass(format('%I.%I', parts[1], parts[2]));
   -- One index is the claim's order; the other finds the earlier versions of an aggregate, and a row by its event. Rows
   -- come and go, so it is vacuumed by number, not by share.
@@ -555,7 +597,7 @@ BEGIN
       attempts     int NOT NULL,
       message_id   text,
       taken_by     jsonb
-    ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05) $table$, lockstep.part(target, 'published'));
+    ) %2$s $table$, lockstep.part(target, 'published'), CASE WHEN create_outbox.partition IS NULL THEN vacuumed ELSE by_sequence END);
   EXECUTE format('CREATE INDEX ON %s (published_at)', lockstep.part(target, 'published'));
   -- With its reader's rights, which is why it has no payload: who looks may not read that.
   EXECUTE format($view$
@@ -575,10 +617,13 @@ BEGIN
     ) l ON p.sequence IS NOT NULL $view$,
     lockstep.part(target, 'status'), target, lockstep.part(target, 'pending'), lockstep.part(target, 'published'),
     lockstep.part(target, 'leases'));
-  PERFORM lockstep.create_outbox_functions(target);
-  INSERT INTO lockstep.outboxes (outbox, shards, dedup_window, hash_probe, enqueue)
-  VALUES (target, create_outbox.shards, create_outbox.dedup_window, lockstep.hash_probe(),
+  INSERT INTO lockstep.outboxes (outbox, shards, dedup_window, partition, hash_probe, enqueue)
+  VALUES (target, create_outbox.shards, create_outbox.dedup_window, create_outbox.partition, lockstep.hash_probe(),
           format('SELECT %s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)', lockstep.part(target, 'enqueue')));
+  PERFORM lockstep.create_outbox_functions(target);
+  IF create_outbox.partition IS NOT NULL THEN
+    PERFORM lockstep.make_partitions(target), lockstep.advance_partition(target);
+  END IF;
   RETURN target;
 END $$;
 
@@ -615,7 +660,8 @@ BEGIN
   own := ARRAY(SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_class c ON p.pronamespace = c.relnamespace
                WHERE c.oid = outbox AND p.proname = ANY (ARRAY[
                  c.relname || '_inserted', c.relname || '_deleted', c.relname || '_emptied', c.relname || '_changed_leases',
-                 c.relname || '_enqueue', c.relname || '_enqueue_many']));
+                 c.relname || '_enqueue', c.relname || '_enqueue_many', c.relname || '_make_partitions',
+                 c.relname || '_advance_partition', c.relname || '_drop_partition']));
   EXECUTE format('DROP VIEW %s', lockstep.part(outbox, 'status'));
   EXECUTE format('DROP TABLE %s, %s, %s, %s', pending, lockstep.part(outbox, 'leases'), lockstep.part(outbox, 'published'), outbox);
   FOREACH part IN ARRAY own LOOP
@@ -633,7 +679,130 @@ BEGIN
   UPDATE lockstep.outboxes o SET hash_probe = lockstep.hash_probe() WHERE o.outbox = rehash.outbox;
 END $$;
 
--- 5. Enqueue ------------------------------------------------------------------------------------------------
+-- 5. Partitions ---------------------------------------------------------------------------------------------
+
+-- Partition n is for the n-th day (hour) since 1970 in UTC, and has 2^36 (2^33) sequences to itself, from n * 2^36 on; all
+-- of them stay below 2^53, which JSON can hold. The sequence goes on to the next one when its time has come and it is
+-- there. So no row ever finds no partition: while nobody goes on, rows come into the last one, for which they can't be
+-- too many.
+CREATE FUNCTION is_partitioned(outbox regclass) RETURNS boolean LANGUAGE sql STABLE
+RETURN (SELECT relkind = 'p' FROM pg_class WHERE oid = outbox);
+CREATE FUNCTION partition_bits(unit text) RETURNS int LANGUAGE sql IMMUTABLE
+RETURN CASE unit WHEN 'hour' THEN 33 ELSE 36 END;
+CREATE FUNCTION partition_at(unit text, at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN floor(extract(epoch FROM at) / CASE unit WHEN 'hour' THEN 3600 ELSE 86400 END)::bigint;
+CREATE FUNCTION partition_begin(unit text, n bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
+RETURN to_timestamp(n * CASE unit WHEN 'hour' THEN 3600 ELSE 86400 END);
+CREATE FUNCTION vacuum_settings() RETURNS text LANGUAGE sql IMMUTABLE
+RETURN 'WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)';
+
+-- The suffix of a partition's name; its log is named so behind 'log_'.
+CREATE FUNCTION partition_name(unit text, n bigint) RETURNS text LANGUAGE sql STABLE
+RETURN to_char(lockstep.partition_begin(unit, n) AT TIME ZONE 'UTC', CASE unit WHEN 'hour' THEN 'YYYYMMDDHH24' ELSE 'YYYYMMDD' END);
+
+-- Those that its publisher may call.
+CREATE FUNCTION partition_functions(outbox regclass) RETURNS text LANGUAGE sql STABLE
+RETURN format('%s(), %s(), %s(interval)', lockstep.part(outbox, 'make_partitions'), lockstep.part(outbox, 'advance_partition'),
+              lockstep.part(outbox, 'drop_partition'));
+
+-- The partition that rows come into now.
+CREATE FUNCTION current_partition(outbox regclass) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  last bigint;
+BEGIN
+  EXECUTE format('SELECT last_value FROM %s', pg_get_serial_sequence(lockstep.outbox_name(outbox), 'sequence')) INTO last;
+  RETURN last >> lockstep.partition_bits((SELECT o.partition FROM lockstep.outboxes o WHERE o.outbox = current_partition.outbox));
+END $$;
+
+-- Partition n, of events and log. False = it is there. Writers go on meanwhile: a table is made first, then attached.
+CREATE FUNCTION make_partition(outbox regclass, n bigint) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  unit   text := (SELECT o.partition FROM lockstep.outboxes o WHERE o.outbox = make_partition.outbox);
+  suffix text := lockstep.partition_name(unit, n);
+  bits   int  := lockstep.partition_bits(unit);
+  of     text;
+  made   text;
+BEGIN
+  IF lockstep.part_oid(outbox, suffix) IS NOT NULL THEN RETURN false; END IF;
+  FOR of, made IN VALUES (lockstep.outbox_name(outbox), lockstep.part(outbox, suffix)),
+                         (lockstep.part(outbox, 'published'), lockstep.part(outbox, 'log_' || suffix)) LOOP
+    EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING GENERATED INCLUDING INDEXES) %s', made, of, lockstep.vacuum_settings());
+    IF made = lockstep.part(outbox, suffix) THEN
+      EXECUTE format('ALTER TABLE %s ADD UNIQUE (event_id), ADD UNIQUE NULLS NOT DISTINCT (aggregate_id, version, aggregate_type, tenant_id)', made);
+    END IF;
+    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)', of, made, n << bits, (n + 1) << bits);
+  END LOOP;
+  RETURN true;
+END $$;
+
+-- Those of now and of the next two days (hours), as far as they are not there. Answers how many it made.
+CREATE FUNCTION make_partitions(outbox regclass) RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '1s' AS $$
+DECLARE
+  unit text   := (SELECT o.partition FROM lockstep.outboxes o WHERE o.outbox = make_partitions.outbox);
+  n    bigint := lockstep.partition_at(unit, now());
+BEGIN
+  IF unit IS NULL THEN
+    RAISE EXCEPTION '% is not a partitioned outbox', outbox USING ERRCODE = 'wrong_object_type';
+  END IF;
+  PERFORM pg_advisory_xact_lock(lockstep.lock_key('partition', outbox, 0));
+  RETURN (SELECT count(*) FILTER (WHERE lockstep.make_partition(outbox, i)) FROM generate_series(n, n + 2) i);
+END $$;
+
+-- The sequence goes on to the partition of now, if rows come into an older one and that of now is there. To be called in
+-- another transaction than what made it. It waits until all who have written have ended, and others wait behind it, for half a
+-- second at most: afterwards whoever gets a sequence of the new partition finds it, and sees what stands in the others.
+CREATE FUNCTION advance_partition(outbox regclass) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '500ms' AS $$
+DECLARE
+  unit text   := (SELECT o.partition FROM lockstep.outboxes o WHERE o.outbox = advance_partition.outbox);
+  n    bigint := lockstep.partition_at(unit, now());
+BEGIN
+  IF lockstep.current_partition(outbox) >= n OR lockstep.part_oid(outbox, lockstep.partition_name(unit, n)) IS NULL THEN
+    RETURN false;
+  END IF;
+  EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', outbox);  -- against itself too
+  IF lockstep.current_partition(outbox) >= n THEN RETURN false; END IF;
+  PERFORM setval(pg_get_serial_sequence(lockstep.outbox_name(outbox), 'sequence'), n << lockstep.partition_bits(unit), false);
+  RETURN true;
+END $$;
+
+-- Drops the oldest partition whose rows were all published before the retention, and no other; one a call, each in a
+-- transaction of its own. `stays_below`: what was published so long ago in partitions that stay, for they have rows that
+-- are not published, has sequences below it; NULL = there are none. Writers and publishers wait for half a second at most
+-- while somebody reads the outbox: then it fails (lock_not_available), and is to be tried later.
+CREATE FUNCTION drop_partition(outbox regclass, retention interval, OUT dropped text, OUT stays_below bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '500ms' AS $$
+DECLARE
+  unit      text   := (SELECT o.partition FROM lockstep.outboxes o WHERE o.outbox = drop_partition.outbox);
+  bits      int    := lockstep.partition_bits(unit);
+  current   bigint := lockstep.current_partition(outbox);
+  published text   := lockstep.part(outbox, 'published');
+  pending   text   := lockstep.part(outbox, 'pending');
+  waiting   bigint[];  -- partitions with rows that are not published
+  n         bigint;
+  newest    timestamptz;
+BEGIN
+  EXECUTE format('SELECT array_agg(DISTINCT sequence >> $1) FROM %s', pending) INTO waiting USING bits;
+  FOR n IN SELECT (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''?([0-9]+)'))[1]::bigint >> bits AS number
+           FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = outbox ORDER BY number LOOP
+    EXIT WHEN n >= current;
+    EXECUTE format('SELECT max(published_at) FROM %s', lockstep.part(outbox, 'log_' || lockstep.partition_name(unit, n))) INTO newest;
+    CONTINUE WHEN coalesce(newest, lockstep.partition_begin(unit, n + 1)) >= now() - retention;
+    IF n = ANY (waiting) THEN
+      stays_below := (n + 1) << bits;
+      CONTINUE;
+    END IF;
+    -- What was seen is looked at again under the lock: an INSERT may have been under way.
+    EXECUTE format('LOCK TABLE %s, %s IN ACCESS EXCLUSIVE MODE', outbox, published);
+    EXECUTE format('SELECT max(published_at) FROM %s', lockstep.part(outbox, 'log_' || lockstep.partition_name(unit, n))) INTO newest;
+    EXECUTE format('SELECT array_agg(DISTINCT sequence >> $1) FROM %s', pending) INTO waiting USING bits;
+    IF n = ANY (waiting) OR coalesce(newest, lockstep.partition_begin(unit, n + 1)) >= now() - retention THEN RETURN; END IF;
+    dropped := lockstep.part(outbox, lockstep.partition_name(unit, n));
+    EXECUTE format('DROP TABLE %s, %s', dropped, lockstep.part(outbox, 'log_' || lockstep.partition_name(unit, n)));
+    RETURN;
+  END LOOP;
+END $$;
+
+-- 6. Enqueue ------------------------------------------------------------------------------------------------
 
 -- Puts an event into an outbox, in the caller's transaction, as an INSERT does; answers its sequence. A repeated
 -- event_id changes nothing and answers the first one's.
@@ -722,7 +891,7 @@ BEGIN
   RETURN result;
 END $$;
 
--- 6. Rows ---------------------------------------------------------------------------------------------------
+-- 7. Rows ---------------------------------------------------------------------------------------------------
 
 -- The rows behind a blocker that is gone (published, replayed, deleted, skipped) become available: the
 -- safety net behind what the relay releases itself. Answers how many.
@@ -826,7 +995,7 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION clean_audit(regclass, interval, int) FROM PUBLIC;
 
--- 7. Rights -------------------------------------------------------------------------------------------------
+-- 8. Rights -------------------------------------------------------------------------------------------------
 
 -- The least rights that each part needs. The roles are the user's own; these functions grant to them, and
 -- revoke_rights takes everything back. Whoever calls them owns the outbox.
@@ -869,6 +1038,9 @@ BEGIN
   EXECUTE format('GRANT SELECT, INSERT, DELETE, UPDATE ON %s TO %s', lockstep.part(outbox, 'leases'), role);
   EXECUTE format('GRANT SELECT, INSERT ON %s TO %s', lockstep.part(outbox, 'published'), role);
   EXECUTE format('GRANT SELECT ON %s TO %s', lockstep.part(outbox, 'status'), role);
+  IF lockstep.is_partitioned(outbox) THEN
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', lockstep.partition_functions(outbox), role);
+  END IF;
   EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON lockstep.outbox_contents TO %s', role);
   EXECUTE format('GRANT SELECT, UPDATE (state, begun_at, ended_at, start_lsn, highest, cursor, last_events, rows_done, '
                  'rows_expected, progress_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
@@ -912,6 +1084,9 @@ DECLARE
 BEGIN
   EXECUTE format('REVOKE ALL ON %s, %s, %s, %s, %s FROM %s', outbox, lockstep.part(outbox, 'pending'),
                  lockstep.part(outbox, 'leases'), lockstep.part(outbox, 'published'), lockstep.part(outbox, 'status'), role);
+  IF lockstep.is_partitioned(outbox) THEN
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', lockstep.partition_functions(outbox), role);
+  END IF;
   IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a
                  WHERE c.relnamespace = home AND a.grantee = role)
      AND NOT EXISTS (SELECT 1 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a

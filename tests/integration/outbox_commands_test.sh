@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lockstepctl outbox …, as an operator types it.
-#   outbox_commands_test.sh BIN_DIR     (needs LOCKSTEP_TEST_PG)
+# lockstepctl outbox …, as an operator types it; on an outbox, and again on one with partitions.
+#   outbox_commands_test.sh BIN_DIR [partitioned]     (needs LOCKSTEP_TEST_PG)
 set -euo pipefail
 ctl=$1/lockstepctl
 database=outbox_commands_$$
@@ -26,7 +26,15 @@ refuses() { # REGEX COMMAND…: fails and says why
 refuses 'migrate up first' "$ctl" outbox create shop.outbox
 "$ctl" migrate up >/dev/null
 refuses 'schema' "$ctl" outbox create outbox
-says 'shop.outbox is an outbox' "$ctl" outbox create shop.outbox
+if [ "${2:-}" = partitioned ]; then
+  refuses "'week' is neither day nor hour" "$ctl" outbox create shop.outbox --partition week
+  says 'shop.outbox is an outbox' "$ctl" outbox create shop.outbox --partition day
+  says 'a partition per day' "$ctl" outbox list
+  # Its first rows come into a partition of long ago, and so have the sequences of one without.
+  sql "SELECT lockstep.make_partition('shop.outbox', 0), setval('shop.outbox_sequence_seq', 1, false)" >/dev/null
+else
+  says 'shop.outbox is an outbox' "$ctl" outbox create shop.outbox
+fi
 says '"outbox": "shop.outbox"' "$ctl" outbox list --json
 sql "SELECT lockstep.enqueue('shop.outbox', 't', 'item', k, 'T', v, 'secret', tenant_id => 'acme')
      FROM unnest(ARRAY['a', 'a', 'b'], ARRAY[1, 2, 1]) AS e(k, v)" >/dev/null
@@ -87,4 +95,5 @@ fi
 sql "DELETE FROM lockstep.outbox_audit WHERE action = 'erase'"
 refuses '2 unpublished rows' "$ctl" outbox drop shop.outbox --yes
 says 'is gone' "$ctl" outbox drop shop.outbox --yes --force
+[ "${2:-}" = partitioned ] || "$0" "$1" partitioned
 echo "all as promised"
