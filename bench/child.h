@@ -17,6 +17,7 @@ class Child {
 
   // Empty when it did not come up.
   const std::string& address() const { return address_; }
+  pid_t pid() const { return pid_; }
 
  private:
   pid_t pid_ = 0;

@@ -2,33 +2,23 @@
 // outbox, publisher, emulator, runner, read model; at a steady rate, in units of a bare commit at
 // the same rate. Both are measured in turn, round by round, for a shared machine's disk is not the
 // same from one minute to the next.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <unordered_map>
 
-#include "bench/child.h"
+#include "bench/pipeline_world.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
-#include "pubsub/transport.h"
-
-extern char** environ;
 
 namespace lockstep::bench {
 namespace {
@@ -36,29 +26,12 @@ namespace {
 using Steady = std::chrono::steady_clock;
 using Ms = std::chrono::duration<double, std::milli>;
 
-constexpr char kTopic[] = "projects/bench/topics/bench.events";
-constexpr char kSubscription[] = "projects/bench/subscriptions/bench.events.feed";
-
 // The notification leaves Postgres with the commit that makes the row visible.
 constexpr char kTables[] = R"(
-CREATE SCHEMA src;
-CREATE SCHEMA bench;
 CREATE TABLE bench.bare (n bigint);
-CREATE TABLE bench.video (video_id uuid PRIMARY KEY, title text, version bigint NOT NULL);
 CREATE FUNCTION bench.tell() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN PERFORM pg_notify('seen', NEW.video_id::text); RETURN NULL; END $$;
 CREATE TRIGGER tell AFTER INSERT ON bench.video FOR EACH ROW EXECUTE FUNCTION bench.tell())";
-
-constexpr char kProjection[] = R"(group: bench
-subscription: bench.events.feed
-projections:
-  - name: videos
-    table: bench.video
-    key: {video_id: {field: video_id, type: uuid}}
-    version: version
-    events:
-      Created: {replace: [title]}
-)";
 
 struct Options {
   std::string database;
@@ -68,47 +41,6 @@ struct Options {
   int rounds = 10;
   bool json = false;
 };
-
-[[noreturn]] void Die(std::string_view what, std::string_view why) {
-  fmt::print(stderr, "bench: {}: {}\n", what, why);
-  std::exit(1);
-}
-void Check(std::string_view what, const absl::Status& status) {
-  if (!status.ok()) Die(what, MessageOf(status));
-}
-
-// A daemon that logs into a file; asked to stop at the end.
-class Daemon {
- public:
-  Daemon(const std::string& program, const std::string& config, const std::string& log) {
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT,
-                                     0644);
-    const std::string path = ProgramFolder() + "/" + program;
-    const char* const arguments[] = {path.c_str(), "--config", config.c_str(), nullptr};
-    if (posix_spawn(&pid_, path.c_str(), &actions, nullptr, const_cast<char* const*>(arguments),
-                    environ) != 0) {
-      Die(program, "it can't be started");
-    }
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  ~Daemon() {
-    kill(pid_, SIGTERM);
-    waitpid(pid_, nullptr, 0);
-  }
-  Daemon(const Daemon&) = delete;
-  Daemon& operator=(const Daemon&) = delete;
-
- private:
-  pid_t pid_ = 0;
-};
-
-std::unique_ptr<postgres::Connection> Connect(const std::string& url) {
-  auto connection = postgres::Connection::Open({.url = url});
-  Check("the database", connection.status());
-  return *std::move(connection);
-}
 
 struct Percentiles {
   double p50 = 0, p99 = 0;
@@ -194,63 +126,6 @@ class Watcher {
 
 std::string Id(int number) { return fmt::format("00000000-0000-4000-8000-{:012}", number); }
 
-void Ctl(const Options& options, const std::string& arguments) {
-  const std::string command = fmt::format("'{}/lockstepctl' --yes --database '{}' {} >/dev/null",
-                                          ProgramFolder(), options.database, arguments);
-  if (std::system(command.c_str()) != 0) Die("lockstepctl", arguments);
-}
-
-// Outbox, emulator, publisher and runner.
-class Pipeline {
- public:
-  explicit Pipeline(const Options& options)
-      : emulator_({ProgramFolder() + "/lockstep-emulator", "--port", "0"}),
-        folder_(std::filesystem::temp_directory_path() /
-                fmt::format("lockstep-latency-{}", getpid())) {
-    if (emulator_.address().empty()) Die("lockstep-emulator", "it did not start");
-    const auto transport = *pubsub::MakeTransport({.emulator_host = emulator_.address()});
-    Check("the topic", transport->admin().CreateTopic({.name = kTopic}).status());
-    Check("the subscription",
-          transport->admin()
-              .CreateSubscription({.name = kSubscription, .topic = kTopic, .ordering = true})
-              .status());
-    Ctl(options, "migrate up --set outbox");
-    Ctl(options, "outbox create src.video_outbox");
-    Ctl(options, "migrate up --set state --schema bench_state");
-    std::filesystem::create_directories(folder_);
-    const std::string dir = folder_.string();
-    const std::string common =
-        fmt::format("database: {}\npubsub:\n  project: bench\n  emulator_host: {}\n",
-                    options.database, emulator_.address());
-    std::ofstream(dir + "/feed.yaml") << kProjection;
-    std::ofstream(dir + "/publisher.yaml") << common
-                                           << "relay:\n  tables: [src.video_outbox]\ntopics:\n"
-                                              "  bench.video.changed.v1: bench.events\n";
-    std::ofstream(dir + "/runner.yaml")
-        << common << "state_schema: bench_state\ngroups:\n  - file: feed.yaml\n";
-    publisher_.emplace("lockstep-publisher", dir + "/publisher.yaml", dir + "/publisher.log");
-    runner_.emplace("lockstep-runner", dir + "/runner.yaml", dir + "/runner.log");
-  }
-  ~Pipeline() {
-    Stop();
-    std::filesystem::remove_all(folder_);
-  }
-  Pipeline(const Pipeline&) = delete;
-  Pipeline& operator=(const Pipeline&) = delete;
-
-  void Stop() {
-    runner_.reset();
-    publisher_.reset();
-  }
-  std::string folder() const { return folder_.string(); }
-
- private:
-  const Child emulator_;
-  const std::filesystem::path folder_;
-  std::optional<Daemon> publisher_;
-  std::optional<Daemon> runner_;
-};
-
 struct Figures {
   Percentiles bare, end_to_end;
 };
@@ -258,7 +133,8 @@ struct Figures {
 Figures Measure(const Options& options) {
   const int events = options.rate * options.seconds / options.rounds;
   if (events < 2) Die("--seconds", "no events for so many rounds");
-  Pipeline pipeline(options);
+  Pipeline pipeline(options.database);
+  Check("tables", Connect(options.database)->Run(kTables));
   Watcher watcher(options.database);
   Committer bare(options, "INSERT INTO bench.bare VALUES ($1)");
   Committer source(options,
@@ -299,7 +175,6 @@ Figures Measure(const Options& options) {
 }
 
 int Main(const Options& options) {
-  Check("tables", Connect(options.database)->Run(kTables));
   const auto [bare, end_to_end] = Measure(options);
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json({{"rate", options.rate},

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "platform/status.h"
 #include "postgres/connection.h"
@@ -62,6 +63,18 @@ double MachineCpu::Read() const {
     if (root) ticks += process.ended_children;
   }
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double CpuSeconds(int64_t pid) {
+  double nanoseconds = 0;
+  std::error_code gone;
+  for (const auto& task :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+    std::ifstream file(task.path() / "schedstat");
+    double one = 0;
+    if (file >> one) nanoseconds += one;
+  }
+  return nanoseconds / 1e9;
 }
 
 }  // namespace lockstep::bench

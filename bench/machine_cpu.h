@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,8 @@ class MachineCpu {
   std::vector<pid_t> roots_;
   double began_ = 0;
 };
+
+// The CPU time of one process so far, all threads; 0 = it is gone. Of one that waits it is exact.
+double CpuSeconds(int64_t pid);
 
 }  // namespace lockstep::bench

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/child.h"
+#include "bench/machine_cpu.h"
 #include "platform/log/log.h"
 #include "platform/metrics.h"
 #include "platform/status.h"
@@ -41,7 +42,7 @@ struct Options {
   int held = 100'000;
   int batch = 500;
   int latency_seconds = 10;
-  int repeats = 2;
+  int repeats = 3;
   std::string bus = "emulator";
   std::string only;  // one part of it; empty = all
   bool json = false;
@@ -122,19 +123,7 @@ class Bench {
     if (Wanted("held"))
       Case(
           "held rows of one aggregate", 1, [&] { AddHeld(); }, /*once=*/true);
-    if (Wanted("published")) {
-      Case(
-          "published rows kept", 1, [&] { AddPublished(); }, /*once=*/true);
-    }
-    if (report_.contains("published rows kept") && report_.contains("empty table")) {
-      report_["published_rows_against_empty"] =
-          report_["published rows kept"]["relay_rows_per_second"].get<double>() /
-          report_["empty table"]["relay_rows_per_second"].get<double>();
-      if (!options_.json) {
-        fmt::print("published rows kept, against an empty table: {:.2f}\n",
-                   report_["published_rows_against_empty"].get<double>());
-      }
-    }
+    if (Wanted("published")) PublishedRowsKept();
     if (Wanted("latency")) Latency();
     return report_;
   }
@@ -142,12 +131,19 @@ class Bench {
  private:
   bool Wanted(const char* part) const { return options_.only.empty() || options_.only == part; }
 
-  void Execute(const std::string& sql) { Must(connection_->Run(sql)); }
+  // On the outbox that is looked at, whatever its name.
+  void Execute(std::string sql) {
+    for (size_t at = 0; (at = sql.find("bench.outbox", at)) != std::string::npos; ++at) {
+      sql.replace(at, 12, "bench." + name_);
+    }
+    Must(connection_->Run(sql));
+  }
 
   void NewTable() {
-    if (made_) Execute("SELECT lockstep.drop_outbox('bench.outbox', true)");
+    Execute(
+        "SELECT lockstep.drop_outbox(outbox, true) FROM lockstep.outboxes WHERE outbox = "
+        "to_regclass('bench.outbox')");
     Execute("SELECT lockstep.create_outbox('bench.outbox')");
-    made_ = true;
   }
 
   // A backlog of `options_.rows` rows. Plain INSERTs: what is measured comes after.
@@ -179,7 +175,7 @@ class Bench {
     const Clock::time_point start = Clock::now();
     int64_t looks = 0;
     const auto connection = Must(postgres::Connection::Open({.url = url_}));
-    const auto store = Must(publisher::OutboxStore::Open(*connection, {"bench", "outbox"}));
+    const auto store = Must(publisher::OutboxStore::Open(*connection, {"bench", name_}));
     for (int candidates = 1; candidates > 0; ++looks) {
       publisher::ClaimCursor cursor;
       candidates = Must(store->ClaimRows(Request(), cursor)).candidates;
@@ -214,11 +210,26 @@ class Bench {
     return request;
   }
 
+  // Rows/s, and the server's CPU for one row: of the sessions that claim and mark.
+  struct Sample {
+    double rate = 0, cpu_us = 0;
+  };
+
+  double SessionsCpu(const std::string& name) {
+    double seconds = 0;
+    const auto sessions = Must(
+        connection_->Execute("SELECT pid FROM pg_stat_activity WHERE application_name = $1", name));
+    for (const postgres::Row row : sessions) seconds += CpuSeconds(row.Int("pid"));
+    return seconds;
+  }
+
   // The bound: the same claim and the same mark, one connection, nothing else.
-  double Bare() {
+  Sample Bare() {
     AddBacklogAndStart();
-    const auto connection = Must(postgres::Connection::Open({.url = url_}));
-    const auto store = Must(publisher::OutboxStore::Open(*connection, {"bench", "outbox"}));
+    const auto connection =
+        Must(postgres::Connection::Open({.url = url_, .application_name = "bench bare"}));
+    const auto store = Must(publisher::OutboxStore::Open(*connection, {"bench", name_}));
+    const double cpu = SessionsCpu("bench bare");
     const Clock::time_point start = Clock::now();
     publisher::ClaimCursor cursor;
     int64_t rows = 0;
@@ -234,7 +245,9 @@ class Bench {
       if (claim.candidates < options_.batch) cursor = {};
       rows += static_cast<int64_t>(claim.rows.size());
     }
-    return static_cast<double>(rows) / Seconds(Clock::now() - start);
+    const double seconds = Seconds(Clock::now() - start);
+    return {static_cast<double>(rows) / seconds,
+            (SessionsCpu("bench bare") - cpu) * 1e6 / static_cast<double>(rows)};
   }
 
   struct Instance {
@@ -250,7 +263,7 @@ class Bench {
     config.cleaner.enabled = false;
     config.ownership.ping_interval = Millis(200);
     publisher::RelayOptions relay;
-    relay.table = "bench.outbox";
+    relay.table = "bench." + name_;
     relay.batch_size = options_.batch;
     relay.max_in_flight = std::max(2'000, 6 * options_.batch);
     relay.single_active = instances == 1;
@@ -269,12 +282,13 @@ class Bench {
     return instance;
   }
 
-  double Relayed(int instances) {
+  Sample Relayed(int instances) {
     std::vector<std::unique_ptr<Instance>> all;
     for (int i = 0; i < instances; ++i) all.push_back(StartInstance(instances));
     // Shards are shared out before there is anything to do.
     for (const auto& instance : all) Must(instance->service->Start());
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    const double cpu = SessionsCpu("lockstep-publisher");
     AddBacklogAndStart();
     const Clock::time_point start = Clock::now();
     const auto unpublished = [&] {
@@ -283,8 +297,11 @@ class Bench {
       return answered < options_.rows;
     };
     while (unpublished()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    for (const auto& instance : all) instance->service->Stop();  // marks included
-    return options_.rows / Seconds(Clock::now() - start);
+    // Marks included.
+    for (const auto& instance : all) Must(instance->service->WaitUntilDrained());
+    const double used = SessionsCpu("lockstep-publisher") - cpu;
+    for (const auto& instance : all) instance->service->Stop();
+    return {options_.rows / Seconds(Clock::now() - start), used * 1e6 / options_.rows};
   }
 
   // Adds the rows held back, then lets go of them all in one statement: the
@@ -301,8 +318,7 @@ class Bench {
   }
 
   // Bare loop and relay, each on the same footing: a new table, prepared alike. `once`: what is
-  // prepared stays as it is, and serves all measurements. The best of some each: the machine has
-  // other things to do.
+  // prepared stays as it is, and serves all measurements. The medians of some each.
   void Case(const std::string& name, int instances, const std::function<void()>& prepare,
             bool once = false) {
     bool made = false;
@@ -312,25 +328,71 @@ class Bench {
       prepare();
       made = true;
     };
-    double best_bare = 0;
-    double best_relay = 0;
+    Samples bare, relay;
     for (int i = 0; i < options_.repeats; ++i) {
       ready();
-      best_bare = std::max(best_bare, Bare());
+      bare.push_back(Bare());
       ready();
-      best_relay = std::max(best_relay, Relayed(instances));
+      relay.push_back(Relayed(instances));
     }
-    report_[name] = {{"bare_rows_per_second", best_bare},
-                     {"relay_rows_per_second", best_relay},
-                     {"share", best_relay / best_bare}};
+    Tell(name, bare, relay);
+  }
+
+  // Beside an empty outbox, in turn: this machine is not the same from one minute to the next.
+  void PublishedRowsKept() {
+    name_ = "kept";
+    NewTable();
+    AddPublished();
+    Samples bare[2], relay[2];
+    for (int i = 0; i < 2 * options_.repeats; ++i) {
+      const int kept = (i + i / 2) % 2;
+      name_ = kept == 1 ? "kept" : "outbox";
+      for (const bool as_relay : {false, true}) {
+        if (kept == 0) NewTable();
+        (as_relay ? relay : bare)[kept].push_back(as_relay ? Relayed(1) : Bare());
+      }
+    }
+    name_ = "outbox";
+    Tell("empty, in turn", bare[0], relay[0]);
+    Tell("published rows kept", bare[1], relay[1]);
+    const auto ratio = [&](const char* name, double kept, double empty) {
+      report_[name] = kept / empty;
+      if (!options_.json) fmt::print("{}: {:.2f}\n", name, kept / empty);
+    };
+    ratio("published_rows_against_empty", Median(relay[1]).rate, Median(relay[0]).rate);
+    ratio("published_rows_against_empty_cpu", Median(relay[1]).cpu_us, Median(relay[0]).cpu_us);
+  }
+
+  using Samples = std::vector<Sample>;
+  static Sample Median(const Samples& samples) {
+    const auto of = [&](double Sample::*part) {
+      std::vector<double> values;
+      for (const Sample& sample : samples) values.push_back(sample.*part);
+      std::sort(values.begin(), values.end());
+      return values[values.size() / 2];
+    };
+    return {of(&Sample::rate), of(&Sample::cpu_us)};
+  }
+
+  void Tell(const std::string& name, const Samples& bares, const Samples& relays) {
+    const Sample bare = Median(bares);
+    const Sample relay = Median(relays);
+    report_[name] = {{"bare_rows_per_second", bare.rate},
+                     {"relay_rows_per_second", relay.rate},
+                     {"share", relay.rate / bare.rate},
+                     {"bare_server_cpu_us", bare.cpu_us},
+                     {"relay_server_cpu_us", relay.cpu_us}};
     Say(name, report_[name]);
   }
 
   void Say(const std::string& name, const nlohmann::ordered_json& figures) const {
     if (options_.json) return;
-    fmt::print("{:<28} bare {:>8.0f} rows/s   relay {:>8.0f} rows/s   share {:.2f}\n", name,
-               figures["bare_rows_per_second"].get<double>(),
-               figures["relay_rows_per_second"].get<double>(), figures["share"].get<double>());
+    fmt::print(
+        "{:<28} bare {:>8.0f} rows/s   relay {:>8.0f} rows/s   share {:.2f}   server CPU {:.1f} "
+        "and {:.1f} us a row\n",
+        name, figures["bare_rows_per_second"].get<double>(),
+        figures["relay_rows_per_second"].get<double>(), figures["share"].get<double>(),
+        figures["bare_server_cpu_us"].get<double>(), figures["relay_server_cpu_us"].get<double>());
     std::fflush(stdout);
   }
 
@@ -388,7 +450,7 @@ class Bench {
   std::unique_ptr<Child> emulator_;
   std::unique_ptr<pubsub::Transport> transport_;
   nlohmann::ordered_json report_;
-  bool made_ = false;
+  std::string name_ = "outbox";
   int round_ = 0;
   int64_t tokens_ = 0;
 };
@@ -405,7 +467,7 @@ int main(int argc, char** argv) {
   app.add_option("--published", options.published, "published rows kept")->capture_default_str();
   app.add_option("--held", options.held, "held rows of one aggregate")->capture_default_str();
   app.add_option("--batch", options.batch, "rows per claim")->capture_default_str();
-  app.add_option("--repeats", options.repeats, "of each; the best counts")->capture_default_str();
+  app.add_option("--repeats", options.repeats, "of each; the medians count")->capture_default_str();
   app.add_option("--bus", options.bus,
                  "emulator (ours, as a process beside), or null: answers at once")
       ->check(CLI::IsMember({"emulator", "null"}))
