@@ -60,7 +60,11 @@ absl::Status Inspect(const Context& context, const DeadOptions& options) {
   for (size_t i = 0; i < saga.steps.size() && i < definition.steps.size(); ++i) {
     const sagas::StoredStep& step = saga.steps[i];
     const bool undone = definition.steps[i].compensate.has_value();
-    if (step.state == sagas::StepState::kSucceeded && undone) done.push_back(step.name);
+    // Done, or perhaps done; or its undoing has failed.
+    const bool stands =
+        step.state == sagas::StepState::kSucceeded ||
+        (step.state == sagas::StepState::kFailed && (step.maybe_done || step.compensating));
+    if (stands && undone) done.push_back(step.name);
   }
   json["would_undo"] = done;
   return context.Answer(json, [&] {

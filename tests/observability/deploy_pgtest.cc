@@ -46,7 +46,7 @@ class DeployTest : public ::testing::TestWithParam<std::tuple<const char*, const
   Pair pair_;
 };
 
-class OrchestratorManifest : public ::testing::Test {
+class OrchestratorManifest : public ::testing::TestWithParam<const char*> {
  protected:
   Pair pair_;
 };
@@ -67,27 +67,32 @@ TEST_P(DeployTest, StartsAndAnswersItsProbes) {
   }
 }
 
-TEST_F(OrchestratorManifest, StartsAndAnswersItsProbes) {
+TEST_P(OrchestratorManifest, StartsAndAnswersItsProbes) {
   ASSERT_EQ(pair_.Ctl({"--database", pair_.source.url(), "migrate", "up", "--set", "saga"}).status,
             0);
   const std::string file = pair_.directory + "/orchestrator.yaml";
   WriteFile(file, ReadFile(LOCKSTEP_SOURCE "/deploy/config/orchestrator.yaml"));
   Change(file, "0.0.0.0", "127.0.0.1");
   Change(file, "port: 9103", "port: 0");
-  const YAML::Node container = YAML::LoadFile(
-      LOCKSTEP_SOURCE
-      "/deploy/kubernetes/orchestrator.yaml")["spec"]["template"]["spec"]["containers"][0];
+  const YAML::Node container =
+      YAML::LoadFile(std::string(LOCKSTEP_SOURCE "/deploy/") + GetParam() +
+                     "/orchestrator.yaml")["spec"]["template"]["spec"]["containers"][0];
   ASSERT_EQ(container["args"][1].as<std::string>(), "/etc/lockstep/orchestrator.yaml");
   std::string url;
   const auto daemon = pair_.Start({container["command"][0].as<std::string>(), "--config", file},
                                   {{"LOCKSTEP_DATABASE", pair_.source.url()}}, url);
   for (const char* probe : {"startupProbe", "livenessProbe", "readinessProbe"}) {
+    if (!container[probe]) continue;  // Cloud Run has no readiness probe
     const std::string path = container[probe]["httpGet"]["path"].as<std::string>();
     EXPECT_TRUE(pair_.Await([&] { return Get(url + path).status == 200; }, probe))
         << path << "\n"
         << daemon->output();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Manifests, OrchestratorManifest,
+                         ::testing::Values("kubernetes", "cloudrun"),
+                         [](const auto& param) { return std::string(param.param); });
 
 INSTANTIATE_TEST_SUITE_P(Manifests, DeployTest,
                          ::testing::Combine(::testing::Values("kubernetes", "cloudrun"),
