@@ -105,6 +105,14 @@ std::string_view StateOf(const pqxx::transaction_rollback& error) {
 }
 #endif
 
+absl::Status RefuseNul(const Params& params) {
+  for (const auto& value : params.values()) {
+    if (!value || value->find('\0') == std::string::npos) continue;
+    return SqlError("22021", "invalid byte sequence for encoding \"UTF8\": 0x00");
+  }
+  return absl::OkStatus();
+}
+
 template <typename Work>
 absl::StatusOr<Result> Connection::Impl::Guard(Work work) {
   auto done = Try(std::move(work));
@@ -141,6 +149,7 @@ absl::StatusOr<Result> Connection::Impl::Try(Work work) {
 }
 
 absl::StatusOr<Result> Connection::ExecuteText(std::string_view sql, const Params& params) {
+  RETURN_IF_ERROR(RefuseNul(params));
   return impl_->Guard([&] {
     const std::string text(sql);
     pqxx::nontransaction run(impl_->connection);
@@ -158,6 +167,7 @@ absl::StatusOr<Result> Connection::ExecuteText(std::string_view sql, const Param
 
 absl::StatusOr<Result> Connection::ExecutePrepared(const Statement& statement,
                                                    const Params& params) {
+  RETURN_IF_ERROR(RefuseNul(params));
   auto result = impl_->Guard([&] {
     const std::string name(statement.name);
     if (!impl_->prepared.contains(statement.name)) {

@@ -50,6 +50,9 @@ struct Notices {
 #endif
 };
 
+// A text ends for libpq at its first NUL: what Postgres would refuse it would never see.
+absl::Status RefuseNul(const Params& params);
+
 struct Connection::Impl {
   explicit Impl(const std::string& url) : connection(url), notices(connection) {}
 

@@ -148,6 +148,29 @@ TEST_F(ConnectionTest, UnnestsArraysOfAnything) {
   EXPECT_EQ(result->Bytes(1, 1), "");
 }
 
+// It would be cut off there, and the rest of a statement with it.
+TEST_F(ConnectionTest, RefusesATextWithANul) {
+  using namespace std::string_literals;
+  constexpr Statement kEcho{"echo", "SELECT $1::text AS text"};
+  const std::string text = "a\0b"s;
+  const auto refused = [](const absl::Status& status) {
+    return SqlState(status) == "22021" && Classify(status) == ErrorClass::kData;
+  };
+  EXPECT_TRUE(refused(connection_->Execute("SELECT $1::text", text).status()));
+  EXPECT_TRUE(
+      refused(connection_->Execute("SELECT $1::text[]", std::vector<std::string>{text}).status()));
+  EXPECT_TRUE(refused(connection_->Execute(kEcho, text).status()));
+  ASSERT_TRUE(connection_->Execute(kEcho, "known from now on").ok());
+  auto called = connection_->Begin();
+  EXPECT_TRUE(called->Defer(kEcho, "before it").ok());
+  EXPECT_TRUE(refused(called->Execute(kEcho, text).status()));
+  EXPECT_FALSE(called->Commit().ok());
+  auto deferred = connection_->Begin();
+  EXPECT_TRUE(refused(deferred->Defer(kEcho, text)));
+  EXPECT_FALSE(deferred->Commit().ok());
+  EXPECT_EQ(connection_->Execute("SELECT $1::bytea", Bytea{text})->Bytes(0, 0), text);
+}
+
 TEST_F(ConnectionTest, PreparesAStatementOnce) {
   constexpr Statement kAdd{"add", "SELECT $1::int + 1"};
   for (int i = 0; i < 3; ++i) {

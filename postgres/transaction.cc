@@ -54,6 +54,7 @@ absl::StatusOr<Result> Transaction::ExecuteText(std::string_view sql, const Para
 absl::StatusOr<Result> Transaction::ExecutePrepared(const Statement& statement,
                                                     const Params& params) {
   if (unsent_.empty()) return Note(connection_->Execute(statement, params));
+  if (auto refused = RefuseNul(params); !refused.ok()) return Note(std::move(refused));
   if (connection_->impl_->known.contains(statement.name)) return Send(CallOf(statement, params));
   RETURN_IF_ERROR(Send("").status());
   return Note(connection_->Execute(statement, params));
@@ -64,6 +65,7 @@ absl::Status Transaction::DeferWith(const Statement& statement, const Params& pa
   if (!connection_->impl_->known.contains(statement.name)) {
     return ExecutePrepared(statement, params).status();
   }
+  if (auto refused = RefuseNul(params); !refused.ok()) return Note(std::move(refused)).status();
   unsent_ += CallOf(statement, params) + "; ";
   return absl::OkStatus();
 }
