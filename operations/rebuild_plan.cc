@@ -92,6 +92,10 @@ absl::StatusOr<RebuildPlan> Rebuild::Plan(state::RebuildRow wanted) {
   row.new_slot = newest + 1;
   row.new_subscription = pubsub::SlotSubscription(live.subscription, row.new_slot);
   ASSIGN_OR_RETURN(const auto declared, Declared());
+  if (live.by_versions || parts_.options.inbox == runner::InboxMode::kAggregate) {
+    RETURN_IF_ERROR(
+        runner::CheckByVersions(group_.value(), parts_.options.on_gap, *declared.projector));
+  }
   row.tables = declared.projector->Tables();
   row.mapping = declared.projector->Mapping();
   if (row.tables.empty()) {

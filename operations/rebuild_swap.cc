@@ -191,6 +191,9 @@ absl::Status Rebuild::HandOver(postgres::Transaction& transaction, const Rebuild
   RETURN_IF_ERROR(slots_.Take(transaction, shadow_group_, row.new_slot));
   RETURN_IF_ERROR(slots_.Activate(transaction, row.new_slot, row.old_slot, row.tables,
                                   RebuildRow::Suffix(row.old_slot)));
+  if (parts_.options.inbox == runner::InboxMode::kAggregate) {
+    RETURN_IF_ERROR(slots_.GoByVersions(transaction, row.new_slot));
+  }
   RETURN_IF_ERROR(state::DeadLetters(schema_, group_).Take(transaction, shadow_group_));
   RETURN_IF_ERROR(offsets::Resets(schema_, group_)
                       .Write(transaction, {.skip_before = row.seek.time,

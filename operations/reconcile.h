@@ -36,7 +36,8 @@ struct ReconcileOptions {
 };
 
 struct Reconciliation {
-  // applied, superseded, ignored, parked, dead, discarded, covered (never received, but a snapshot
+  // applied, superseded, ignored, settled (one of these three, where the group goes by versions),
+  // parked, dead, discarded, covered (never received, but a snapshot
   // brought its version or a later one), on_its_way, unpublished, quarantined, dead_at_source,
   // left_out, missing; of the inbox: entries, snapshots, no_longer_kept, orphans.
   std::map<std::string, int64_t> counts;
@@ -53,7 +54,8 @@ struct Reconciliation {
 // Compares what a source has published with what a group has received, event by event, in the order
 // of their ids, a page at a time. An event that the group lacks is missing if it was published
 // before the group's offset, and it still does when the group has passed that point; newer ones are
-// on their way. An inbox entry whose row the source should still have is an orphan.
+// on their way. An inbox entry whose row the source should still have is an orphan; where the group
+// goes by versions, the entries are the last event of each aggregate.
 absl::StatusOr<Reconciliation> Reconcile(postgres::Connection& connection,
                                          const state::Schema& schema, const ConsumerGroup& group,
                                          const SourceLedger& source,

@@ -65,14 +65,20 @@ std::vector<bool> ShadowFiller::Admit(postgres::Connection& connection,
                                       std::span<runner::Inbound* const> items) const {
   std::vector<bool> admitted(items.size(), true);
   if (follow_ == 0) return admitted;
-  std::vector<std::string> ids;
-  for (const runner::Inbound* item : items) ids.push_back(item->event.event_id.value());
-  const auto seen = inbox_.Seen(connection, follow_, ids);
+  std::vector<state::EventFates::Event> events;
+  for (const runner::Inbound* item : items) {
+    state::EventFates::Event& event = events.emplace_back();
+    event.event_id = item->event.event_id.value();
+    event.aggregate_key = item->aggregate_key;
+    if (item->has_version) event.version = item->event.version;
+    event.snapshot = item->event.is_snapshot();
+  }
+  const auto seen = inbox_.Seen(connection, follow_, events);
   // Without an answer they wait: what the shadow had first, nobody would be called for.
   if (!seen.ok()) return std::vector<bool>(items.size(), false);
-  for (size_t i = 0; i < ids.size(); ++i) {
+  for (size_t i = 0; i < events.size(); ++i) {
     // What has no readable id is in no inbox; it is a dead letter in both.
-    admitted[i] = (*seen)[i] || ids[i].empty() || items[i]->publish_time < older_;
+    admitted[i] = (*seen)[i] || events[i].event_id.empty() || items[i]->publish_time < older_;
   }
   return admitted;
 }

@@ -15,12 +15,14 @@ constexpr int kCountShare = 20;
 absl::StatusOr<SnapshotArrival::Look> SnapshotArrival::At(
     postgres::Connection& connection, const std::vector<publisher::BackfillRecord>& backfills) {
   Look look;
-  std::vector<std::string> last;
+  std::vector<state::EventFates::Event> last;
   const WallTime forgotten = Clock::System().Now() - kept_;
   for (const publisher::BackfillRecord& record : backfills) {
     look.sent += record.rows_done;
     if (record.ended_at && *record.ended_at < forgotten) continue;
-    last.insert(last.end(), record.last_events.begin(), record.last_events.end());
+    for (const std::string& id : record.last_events) {
+      last.push_back({.event_id = id, .snapshot = true});
+    }
   }
   ASSIGN_OR_RETURN(const state::GroupEpoch epoch, epochs_.Load(connection));
   ASSIGN_OR_RETURN(const auto seen, inbox_.Seen(connection, epoch.generation, last));

@@ -65,7 +65,10 @@ absl::Status RepairArrival::Await(const std::string& repair, Passage& passage,
   for (const Expected& one : expected_) {
     const std::string id = publisher::SnapshotEventId(repair, one.aggregate_key, one.version);
     by_event[id] = &one;
-    events.push_back({.event_id = id, .aggregate_key = one.aggregate_key, .version = one.version});
+    events.push_back({.event_id = id,
+                      .aggregate_key = one.aggregate_key,
+                      .version = one.version,
+                      .snapshot = true});
   }
   return passage.AwaitEvents(
       std::move(events),

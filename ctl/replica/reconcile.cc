@@ -253,7 +253,10 @@ absl::Status Compare(const Context& context, const ReconcileArguments& options,
   passage.grace = std::min(passage.grace, how.grace);
   const Millis retention = desk.runner.group != nullptr ? desk.runner.group->options.inbox_retention
                                                         : runner::GroupOptions().inbox_retention;
-  if (source.since < Clock::System().Now() - retention) {
+  ASSIGN_OR_RETURN(
+      const state::GroupEpoch epoch,
+      state::Epochs(desk.runner.schema(), ConsumerGroup(desk.group)).Load(desk.connection()));
+  if (!epoch.by_versions && source.since < Clock::System().Now() - retention) {
     return InvalidArgument("the inbox forgets events after {}: ask for a later --since than {}",
                            FormatDuration(retention), FormatTimestamp(source.since));
   }

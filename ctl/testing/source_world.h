@@ -50,6 +50,16 @@ class SourceWorld : public ::testing::Test {
     world_.Publish(item, version, data, id);
     return id;
   }
+  // Before SetUp: the group knows events again by their versions.
+  void GoByVersions() { world_.group_settings = "    inbox: aggregate\n    on_gap: park\n"; }
+  // Until so many events wait, are dead or have settled a version: all from version 1 on.
+  void AwaitVersions(int64_t events) {
+    ASSERT_TRUE(world_.Await([&] {
+      return world_.Count(
+                 "SELECT coalesce(sum(settled_version + parked), 0) + count(blocked_version) "
+                 "FROM feed_state.key_state") == events;
+    })) << runner_->Errors();
+  }
   void AwaitInbox(int64_t events) {
     ASSERT_TRUE(world_.Await([&] {
       return world_.Count("SELECT count(*) FROM feed_state.inbox") == events;

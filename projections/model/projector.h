@@ -101,6 +101,10 @@ class Projector {
   // Whether some handler wants to know what the group has handled before, or must not get it again.
   virtual bool MindsReplays() const { return false; }
 
+  // What of it must have each event once, and not only how things stand after it, as the middle of
+  // a sentence; empty = nothing: then versions are enough to know an event again.
+  virtual std::string NeedsEachEvent() const { return ""; }
+
   // Compares the declaration with the live tables: every mismatch, one per line. Called at start;
   // a mismatch halts the group before its first message.
   virtual absl::Status Check(postgres::Connection& connection) const = 0;

@@ -187,9 +187,12 @@ absl::StatusOr<GuardPreview> GuardPreview::Open(const GroupPlan& plan,
 
 absl::StatusOr<bool> GuardPreview::Seen(const Event& event) {
   if (!generation_.has_value()) return false;
-  const auto seen =
-      state::Inbox(state::Schema(plan_->state_schema))
-          .Seen(*connection_, static_cast<int>(*generation_), {event.event_id.value()});
+  const auto seen = state::Inbox(state::Schema(plan_->state_schema))
+                        .Seen(*connection_, static_cast<int>(*generation_),
+                              {{.event_id = event.event_id.value(),
+                                .aggregate_key = AggregateKey(event.aggregate),
+                                .version = event.version,
+                                .snapshot = event.is_snapshot()}});
   if (seen.ok()) return seen->front();
   // An id that is no uuid can't be in the inbox.
   if (postgres::Classify(seen.status()) == postgres::ErrorClass::kData) return false;

@@ -1,5 +1,7 @@
 #include "projections/write/group_projector.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -98,6 +100,20 @@ bool GroupProjector::MindsReplays() const {
          std::ranges::any_of(plan_.code, [](const CodeProjection& code) {
            return code.projection->Writes() && code.projection->MindsReplays();
          });
+}
+
+std::string GroupProjector::NeedsEachEvent() const {
+  for (const Table& table : plan_.tables) {
+    if (!table.counting) continue;
+    return fmt::format("{} counts each event once, whenever it comes", table.name.ToString());
+  }
+  if (!plan_.mappings.calls.empty()) {
+    return fmt::format("handler {} is called once for each", plan_.mappings.calls[0].handler);
+  }
+  for (const CodeProjection& code : plan_.code) {
+    if (code.projection->Writes()) return "a projection in C++ writes with SQL of its own";
+  }
+  return "";
 }
 
 absl::StatusOr<std::shared_ptr<const TablePlan>> GroupProjector::PlanOf(

@@ -31,6 +31,7 @@ class GroupProjector : public Projector {
   std::vector<std::string> TablesOfFunctions() const override;
   std::span<const Call> Calls() const override { return plan_.mappings.calls; }
   bool MindsReplays() const override;
+  std::string NeedsEachEvent() const override;
 
   const GroupPlan& plan() const { return plan_; }
 

@@ -33,6 +33,25 @@ absl::StatusOr<BatchResult> End(BatchRun& run, postgres::Transaction& transactio
 
 }  // namespace
 
+absl::Status CheckByVersions(const std::string& group, OnGap on_gap,
+                             const projections::Projector& projector) {
+  constexpr std::string_view kCure =
+      "set inbox: event; a generation that was begun with inbox: aggregate keeps it, until a "
+      "rebuild or a reset that empties begins another (docs/runner.md)";
+  if (on_gap != OnGap::kPark) {
+    return FailedPrecondition(
+        "group '{}': inbox: aggregate knows an event again by its version, so every event must "
+        "wait for the one before: set on_gap: park, or {}",
+        group, kCure);
+  }
+  const std::string why = projector.NeedsEachEvent();
+  if (why.empty()) return absl::OkStatus();
+  return FailedPrecondition(
+      "group '{}': inbox: aggregate keeps nothing of single events, and {}: give that a group of "
+      "its own, or {}",
+      group, why, kCure);
+}
+
 Batch::Batch(const state::Schema& schema, const ConsumerGroup& group,
              const projections::Projector& projector, state::OffsetProvider& offsets,
              BatchRules rules)
@@ -57,21 +76,20 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   BatchResult result{.began = Clock::System().Steady()};
   result.fates.assign(items.size(), Fate::kDuplicate);
   if (items.empty()) return result;
+  RETURN_IF_ERROR(CheckInbox(under));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.BeginUnchecked(connection, under));
   std::optional<BatchRun> run;
   const auto add = [&](const std::vector<bool>& fresh) {
     run.emplace(*this, transaction, under, limits);
     for (size_t i = 0; i < items.size(); ++i) {
-      const bool overwrites = under.overwrite_until && !items[i]->poison &&
-                              items[i]->publish_time < *under.overwrite_until;
-      if (fresh[i] || overwrites) run->Add(items[i], i, !fresh[i]);
+      if (fresh[i] || Overwrites(under, *items[i])) run->Add(items[i], i, !fresh[i]);
     }
   };
   const std::vector<const envelope::Received*> received(items.begin(), items.end());
   std::vector<state::Fate> expected;
   expected.reserve(items.size());
   for (const Inbound* const item : items) expected.push_back(ExpectedFate(*item));
-  const state::Arrivals arrivals(received, expected);
+  const state::Arrivals arrivals(received, expected, under.by_versions);
   add(arrivals.first);  // as if the inbox knew none of them
   ASSIGN_OR_RETURN(state::Opening::Answer answer,
                    opening_.Enter(transaction, under, received, arrivals, run->Chains()));
@@ -92,6 +110,11 @@ absl::StatusOr<BatchResult> Batch::Run(postgres::Connection& connection,
   return End(*run, transaction, std::move(result));
 }
 
+absl::Status Batch::CheckInbox(const state::GroupEpoch& under) const {
+  return under.by_versions ? CheckByVersions(group_.value(), rules_.on_gap, projector_)
+                           : absl::OkStatus();
+}
+
 absl::Status Batch::Confirm(postgres::Connection& connection,
                             const state::GroupEpoch& under) const {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
@@ -108,6 +131,7 @@ absl::StatusOr<BatchResult> Batch::Release(postgres::Connection& connection,
                                            const ReleaseLimits& limits, Loaded* loaded) const {
   BatchResult result{.began = Clock::System().Steady()};
   if (keys.empty()) return result;
+  RETURN_IF_ERROR(CheckInbox(under));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   BatchRun run(*this, transaction, under, limits);
   for (const std::string& key : keys) run.AddKey(key);

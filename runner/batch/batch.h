@@ -26,6 +26,8 @@ namespace lockstep::runner {
 
 enum class OnPoison { kPark, kSkip };
 enum class OnGap { kDeclared, kPark, kApply };
+// By what a generation of the read model knows an event again.
+enum class InboxMode { kEvent, kAggregate };
 // With which version an aggregate begins of which nothing is known.
 enum class Baseline { kFirstSeen, kSnapshot };
 
@@ -51,6 +53,11 @@ struct BatchRules {
             .from_the_first = baseline == Baseline::kSnapshot};
   }
 };
+
+// Whether a group may know events again by their versions (inbox: aggregate): FAILED_PRECONDITION
+// with what is in the way, and the cure.
+absl::Status CheckByVersions(const std::string& group, OnGap on_gap,
+                             const projections::Projector& projector);
 
 // A parked event that is to be written as dead when it is next loaded.
 struct MarkedDead {
@@ -148,6 +155,9 @@ class Batch {
 
   // The session whose lock keeps this group from writing its tables, in words; empty if none does.
   absl::StatusOr<std::string> WhoLocksATable(postgres::Connection& connection) const;
+
+  // Whether the group's rules go with how the generation knows events again.
+  absl::Status CheckInbox(const state::GroupEpoch& under) const;
 
   const state::KeyStates& key_states() const { return key_states_; }
   bool tracks_versions() const { return key_rules_.track_versions; }

@@ -160,6 +160,7 @@ void BatchRun::HoldBack(Key& key, int64_t from) {
 
 void BatchRun::Collect(BatchResult& result) {
   for (auto& [name, key] : keys_) {
+    if (key.planned) key.next.last_event = LastEvent(key);
     for (Entry& entry : key.entries) Collect(key, entry);
     const bool all_through =
         std::none_of(key.entries.begin(), key.entries.end(),

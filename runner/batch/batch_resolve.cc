@@ -48,6 +48,7 @@ absl::StatusOr<BatchResult> Batch::TryToResolve(postgres::Connection& connection
                                                 const state::DeadLetterResolution& resolution,
                                                 Outside* outside) const {
   BatchResult result;
+  RETURN_IF_ERROR(CheckInbox(under));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   ASSIGN_OR_RETURN(state::OpenDeadLetter letter, dead_letters_.Load(transaction, resolution.id));
   if (letter.generation != under.generation) {
@@ -90,6 +91,7 @@ absl::StatusOr<BatchResult> Batch::SkipTo(postgres::Connection& connection,
     return FailedPrecondition("in group '{}' no event waits for a version that has not come",
                               group_.value());
   }
+  RETURN_IF_ERROR(CheckInbox(under));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, epochs_.Begin(connection, under));
   ASSIGN_OR_RETURN(const state::KeyRows rows,
                    key_states_.Lock(transaction, under.generation, {name}));
@@ -140,7 +142,10 @@ absl::Status BatchRun::ResolveDeadLetter() {
   const bool settles = !resolution_->replay && !resolved_->event.is_snapshot();
   if (settles && batch_.key_rules_.track_versions) {
     if (batch_.minds_gaps()) RETURN_IF_ERROR(CheckNoneIsMissing(key));
-    key.row.settled = std::max(key.row.settled.value_or(0), resolved_->event.version);
+    if (resolved_->event.version > key.row.settled.value_or(0)) {
+      key.row.settled = resolved_->event.version;
+      key.row.last_event = resolved_->event.event_id.value();
+    }
   }
   return absl::OkStatus();
 }

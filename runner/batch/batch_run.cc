@@ -59,8 +59,10 @@ std::vector<state::VersionSpan> BatchRun::Chains() {
                              .first = first,
                              .last = first,
                              .snapshot = key.entries.front().snapshot()};
+    const Entry* settles = &key.entries.front();
     for (const Entry& entry : key.entries) {
       const int64_t version = entry.item->event.version;
+      if (!chain.snapshot && Settles(entry, *settles)) settles = &entry;
       if (entry.blocks() || entry.seen || entry.snapshot() || version > chain.last + 1) {
         chain.smooth = false;
       }
@@ -68,6 +70,7 @@ std::vector<state::VersionSpan> BatchRun::Chains() {
     }
     chain.alone = chain.snapshot && key.entries.size() == 1 && !key.entries.front().seen;
     key.alone = chain.alone;
+    if (chain.smooth || chain.snapshot) chain.settles = settles->item->event.event_id.value();
     chains.push_back(std::move(chain));
   }
   return chains;
@@ -117,6 +120,7 @@ absl::Status BatchRun::LockKeys(std::optional<state::KeyRows> locked) {
     for (const auto& [name, key] : keys_) names.push_back(name);
     ASSIGN_OR_RETURN(locked, batch_.key_states_.Lock(transaction_, under_.generation, names));
   }
+  if (under_.by_versions && resolution_ == nullptr) RETURN_IF_ERROR(DropKnown(*locked));
   for (auto& [name, key] : keys_) {
     const auto row = locked->find(name);
     bool poison = false;
@@ -128,7 +132,10 @@ absl::Status BatchRun::LockKeys(std::optional<state::KeyRows> locked) {
       key.row = row->second;
     } else if (key.alone && batch_.key_rules_.track_versions) {
       // The statement that would have locked it has made it.
-      key.row = {.exists = true, .settled = key.snapshot, .snapshot = key.snapshot};
+      key.row = {.exists = true,
+                 .settled = key.snapshot,
+                 .last_event = key.entries.front().item->event.event_id.value(),
+                 .snapshot = key.snapshot};
     }
     key.planned = row != locked->end() || poison || key.changed || key.snapshot;
   }
@@ -334,6 +341,7 @@ absl::Status BatchRun::CorrectInbox() {
   const auto look = [&](const Entry& entry) {
     const EventId& id = entry.item->event.event_id;
     if (id.value().empty() || Waits(entry.fate) || entry.fate == Fate::kDuplicate) return;
+    if (under_.by_versions && !state::KnownById(*entry.item)) return;
     const bool came_before = entry.seen || entry.parked_before() || resolution_ != nullptr;
     if (!came_before && FateOf(entry.fate) == ExpectedFate(*entry.item)) return;
     // To be counted or merged once is to be applied, whatever a replay says that overwrites.

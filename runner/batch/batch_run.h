@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "runner/batch/batch.h"
@@ -13,9 +14,13 @@ namespace lockstep::runner {
 // What the inbox says of an event from the beginning; BatchRun corrects it where that was wrong.
 state::Fate ExpectedFate(const Inbound& item);
 
+// Whether it came again in a replay that overwrites.
+bool Overwrites(const state::GroupEpoch& under, const Inbound& item);
+
 // One transaction of a Batch: which events go on, what becomes of each, and what must be written
 // about it. Made before the inbox is asked, as if all were new; made again if some were not.
-// batch_run.cc has its steps, batch_plan.cc decides, batch_resolve.cc ends a dead letter by hand.
+// batch_run.cc has its steps, batch_known.cc finds what came before, batch_plan.cc decides,
+// batch_resolve.cc ends a dead letter by hand.
 class BatchRun {
  public:
   BatchRun(const Batch& batch, postgres::Transaction& transaction, const state::GroupEpoch& under,
@@ -72,6 +77,14 @@ class BatchRun {
   // Nobody is asked twice about an event.
   absl::Status FindDecisions();
   absl::Status LockKeys(std::optional<state::KeyRows> locked);
+  // batch_known.cc: of events that are known by their versions.
+  absl::Status DropKnown(const state::KeyRows& rows);
+  absl::StatusOr<std::unordered_set<std::string>> FindWaiting(const state::KeyRows& rows);
+  bool Forks(const Entry& entry, const KeyRow& row) const;
+  // Whether the one, and not the other, is the event that settles their version or the later one.
+  static bool Settles(const Entry& entry, const Entry& instead_of);
+  static std::string LastEvent(const Key& key);
+
   absl::Status MakeRows();
   absl::Status Overtake(BatchResult& result);
   absl::StatusOr<bool> OvertakenMeanwhile(const Entry& entry);

@@ -59,7 +59,32 @@ absl::StatusOr<state::GroupEpoch> LoadEpoch(const GroupContext& group,
   return under;
 }
 
-absl::Status CheckSubscription(const GroupContext& group, const std::string& name) {
+// What the slot's generation began with counts; what the configuration says, from the next one on.
+absl::Status NoteInbox(const GroupContext& group, postgres::Connection& connection,
+                       state::GroupEpoch& under) {
+  const GroupOptions& options = group.options;
+  auto wanted = options.inbox == InboxMode::kAggregate ? state::InboxKind::kAggregate
+                : options.on_gap == OnGap::kPark       ? state::InboxKind::kFollowed
+                                                       : state::InboxKind::kEvent;
+  // A rebuild's is compared event by event while it can be; the swap lets it go by versions.
+  if (options.shadow && wanted == state::InboxKind::kAggregate) {
+    wanted = state::InboxKind::kFollowed;
+  }
+  ASSIGN_OR_RETURN(
+      under.by_versions,
+      state::Slots(group.schema, group.epochs.group()).NoteInbox(connection, under.slot, wanted));
+  RETURN_IF_ERROR(group.batch.CheckInbox(under));
+  if (!options.shadow && under.by_versions != (options.inbox == InboxMode::kAggregate)) {
+    log::Warning(
+        "the group goes on with the inbox that its read model was begun with; a rebuild, "
+        "or a reset that empties, begins with the configured one",
+        {{"group", options.name}, {"inbox", under.by_versions ? "aggregate" : "event"}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSubscription(const GroupContext& group, const std::string& name,
+                               bool by_versions) {
   const GroupOptions& options = group.options;
   const auto subscription = group.environment.transport.admin().GetSubscription(name);
   if (absl::IsNotFound(subscription.status())) {
@@ -92,7 +117,7 @@ absl::Status CheckSubscription(const GroupContext& group, const std::string& nam
   }
   const Millis window =
       std::max(subscription->retention, subscription->topic_retention.value_or(Millis(0)));
-  if (options.inbox_retention < window && !options.force_inbox_retention) {
+  if (options.inbox_retention < window && !options.force_inbox_retention && !by_versions) {
     return FailedPrecondition(
         "inbox_retention is {}, but {} can replay {}: older events would be applied twice; raise "
         "it, or set force_inbox_retention",
@@ -118,8 +143,12 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
         "dead_letter: pubsub leaves gaps, behind which later events of an aggregate park (merge, "
         "or on_gap: park) for ever; use dead_letter: postgres, or on_gap: apply");
   }
-  RETURN_IF_ERROR(CheckSubscription(group, ready.under.subscription));
-  if (!options.snapshots.empty()) RETURN_IF_ERROR(CheckSubscription(group, options.snapshots));
+  RETURN_IF_ERROR(NoteInbox(group, connection, ready.under));
+  const bool by_versions = ready.under.by_versions;
+  RETURN_IF_ERROR(CheckSubscription(group, ready.under.subscription, by_versions));
+  if (!options.snapshots.empty()) {
+    RETURN_IF_ERROR(CheckSubscription(group, options.snapshots, by_versions));
+  }
   RETURN_IF_ERROR(group.witness.Check(connection, ready.under, options.lanes));
   if (!ready.under.seek_done) {
     const SeekPerformer performer{.schema = group.schema,

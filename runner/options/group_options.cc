@@ -40,6 +40,10 @@ void Bind(ConfigSection& config, GroupOptions& options) {
   config.Key("follow_versions", &options.follow_versions,
              "keep every aggregate's version, so that readers can await one; events that park on a "
              "gap need it in any case");
+  config.Choice("inbox", &options.inbox,
+                {{"event", InboxMode::kEvent}, {"aggregate", InboxMode::kAggregate}},
+                "by what an event is known again: a row per event, or its aggregate's version "
+                "(wants on_gap: park); counts from the next reset that empties, or rebuild");
   config.Choice("baseline", &options.baseline,
                 {{"first_seen", Baseline::kFirstSeen}, {"snapshot", Baseline::kSnapshot}},
                 "where an aggregate begins of which nothing is known: with the first version seen, "

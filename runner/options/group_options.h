@@ -48,6 +48,7 @@ struct GroupOptions : FollowedOptions {
   OnPoison on_poison = OnPoison::kPark;
   OnGap on_gap = OnGap::kDeclared;
   bool follow_versions = false;  // also where nothing parks on a gap, for those who await one
+  InboxMode inbox = InboxMode::kEvent;  // of the generations that begin with it
   Baseline baseline = Baseline::kFirstSeen;
   bool shadow = false;  // a rebuild fills its tables; no key of the configuration
   DeadLetterTo dead_letter = DeadLetterTo::kPostgres;

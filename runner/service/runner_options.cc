@@ -117,6 +117,10 @@ absl::Status RunnerOptions::Validate() const {
       return InvalidArgument("group '{}' has no file that declares its projections",
                              group.options.name);
     }
+    if (group.options.inbox == InboxMode::kAggregate) {
+      RETURN_IF_ERROR(
+          CheckByVersions(group.options.name, group.options.on_gap, *group.declaration->projector));
+    }
     if (!names.insert(group.options.name).second) {
       return InvalidArgument("group '{}' is there twice", group.options.name);
     }

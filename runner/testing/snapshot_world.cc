@@ -44,19 +44,21 @@ constexpr char kCounts[] = R"(  - name: changes
       Changed: {increment: {n: {value: 1}}}
 )";
 
-std::string Yaml(bool merges) {
+std::string Yaml(bool merges, bool counts) {
   const char* const change = merges ? "merge" : "replace";
   return "group: g\nsubscription: s\nprojections:\n" + fmt::format(kTable, "hard", "", change) +
          fmt::format(kTable, "soft", "    deleted_at: deleted_at\n", change) +
-         (merges ? kCounts : kChangesOnly);
+         (merges ? (counts ? kCounts : "") : kChangesOnly);
 }
 
 }  // namespace
 
-SnapshotWorld::SnapshotWorld(bool merges, BatchRules rules) : connection(db.Connect()) {
+SnapshotWorld::SnapshotWorld(bool merges, BatchRules rules, bool by_versions)
+    : connection(db.Connect()) {
   db.Run(kTables);
   EXPECT_TRUE(projections::MigrateState(*connection).ok());
-  auto loaded = projections::LoadText(Yaml(merges), "", projections::TestGroup::DefaultOptions());
+  auto loaded = projections::LoadText(Yaml(merges, !by_versions), "",
+                                      projections::TestGroup::DefaultOptions());
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   group_ = *std::move(loaded);
   EXPECT_TRUE(group_.projector->Check(*connection).ok());
@@ -64,6 +66,9 @@ SnapshotWorld::SnapshotWorld(bool merges, BatchRules rules) : connection(db.Conn
   auto under = state::Epochs(schema_, name_).LoadOrCreate(*connection, "s", {}, "test");
   EXPECT_TRUE(under.ok()) << under.status();
   under_ = *std::move(under);
+  if (!by_versions) return;
+  db.Run("UPDATE lockstep_state.slots SET inbox = 'aggregate'");
+  under_.by_versions = true;
 }
 
 Inbound SnapshotWorld::Received(const SentMessage& message) {
@@ -105,21 +110,46 @@ std::vector<Fate> SnapshotWorld::Run(const std::vector<SentMessage>& messages,
   EXPECT_TRUE(result.ok() && !result->rolled_back) << result.status();
   if (!result.ok()) return {};
   overtaken += result->overtaken;
-  std::vector<std::string> left = result->unfinished;
-  while (!left.empty()) {
-    const auto released = batch_->Release(*connection, under_, left);
-    EXPECT_TRUE(released.ok() && !released->rolled_back) << released.status();
-    if (!released.ok()) break;
-    left = released->unfinished;
-  }
+  ReleaseAll(result->unfinished);
   return result->fates;
+}
+
+void SnapshotWorld::ReleaseAll(std::vector<std::string> keys) {
+  ReleaseLimits limits;
+  while (!keys.empty()) {
+    const auto released = batch_->Release(*connection, under_, keys, limits);
+    ASSERT_TRUE(released.ok()) << released.status();
+    // Of two that waited for one version the second dies.
+    for (const MarkedDead& dead : released->parked_conflicts) limits.marked_dead.push_back(dead);
+    ASSERT_TRUE(!released->rolled_back || !released->parked_conflicts.empty());
+    if (!released->rolled_back) keys = released->unfinished;
+  }
 }
 
 absl::Status SnapshotWorld::Resolve(int64_t dead_letter, bool replay) {
   const auto result = batch_->Resolve(
       *connection, under_,
       {.id = dead_letter, .replay = replay, .operator_name = "test", .reason = "test"});
+  if (result.ok()) ReleaseAll(result->unfinished);
   return result.status();
+}
+
+absl::Status SnapshotWorld::SkipTo(const std::string& aggregate_key, int64_t version) {
+  const auto result = batch_->SkipTo(
+      *connection, under_,
+      {.aggregate_key = aggregate_key, .to = version, .operator_name = "test", .reason = "test"});
+  if (result.ok()) ReleaseAll(result->unfinished);
+  return result.status();
+}
+
+void SnapshotWorld::SkipGaps() {
+  auto transaction = connection->Begin();
+  ASSERT_TRUE(transaction.ok());
+  EXPECT_TRUE(batch_->key_states().SkipGaps(*transaction, under_.generation).ok());
+  EXPECT_TRUE(transaction->Commit().ok());
+  const auto due = batch_->key_states().Releasable(*connection, under_.generation, 1'000);
+  ASSERT_TRUE(due.ok()) << due.status();
+  ReleaseAll(*due);
 }
 
 }  // namespace lockstep::runner

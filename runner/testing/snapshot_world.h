@@ -28,17 +28,23 @@ struct SentMessage {
 
 // A database with declared projections of a replica, and batches over them without a bus. Two
 // versioned tables with the key (tenant, id), one deletes hard and one softly; and, where changes
-// are merged, a table that counts them, else one that they alone feed. Test code.
+// are merged, a table that counts them (not where events are known by their versions), else one
+// that they alone feed. Test code.
 class SnapshotWorld {
  public:
   // `merges`: a change is a part, and waits for its predecessor; else every event is whole.
-  explicit SnapshotWorld(bool merges, BatchRules rules = {});
+  // `by_versions`: the generation was begun with inbox: aggregate.
+  explicit SnapshotWorld(bool merges, BatchRules rules = {}, bool by_versions = false);
 
   // Runs a batch as a lane does: again after a rollback, and on with what it left.
   std::vector<Fate> Run(const std::vector<SentMessage>& messages, const ReleaseLimits& limits = {});
   absl::Status Resolve(int64_t dead_letter, bool replay);
-  // From now on, what comes is a replay that overwrites.
+  absl::Status SkipTo(const std::string& aggregate_key, int64_t version);
+  // A reset forward, as far as versions mind.
+  void SkipGaps();
+  // From now on, what comes is a replay that overwrites; or no longer.
   void Overwrite() { under_.overwrite_until = Clock::System().Now() + std::chrono::hours(1); }
+  void StopOverwriting() { under_.overwrite_until.reset(); }
   std::vector<std::string> Rows(const std::string& sql) { return projections::RowsOf(db, sql); }
 
   testing::TestDatabase db;
@@ -47,6 +53,7 @@ class SnapshotWorld {
 
  private:
   Inbound Received(const SentMessage& message);
+  void ReleaseAll(std::vector<std::string> keys);
 
   const state::Schema schema_{"lockstep_state"};
   const ConsumerGroup name_{"g"};

@@ -58,6 +58,9 @@ CREATE TABLE slots (
   state text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'shadow', 'retired')),
   first_publish_time timestamptz,  -- of the oldest event that this generation has seen
   columns text[],  -- that this generation was written with from its beginning; NULL = not begun
+  -- By what this generation knows an event again: its id; its id while all versions have been followed from
+  -- the beginning (then a rebuild's may go on by versions); or its version. NULL = not begun.
+  inbox text CHECK (inbox IN ('event', 'followed', 'aggregate')),
   created_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (group_name, slot)
 );
@@ -68,7 +71,8 @@ CREATE VIEW active_slots AS
 SELECT g.group_name, g.group_id, g.epoch, g.epoch_token, g.seek_kind, g.seek_time, g.seek_snapshot,
        g.seek_state, g.skip_before, g.overwrite_until, g.lineage, g.follows_versions,
        g.paused_at, g.paused_by, g.pause_reason, g.updated_at AS epoch_began,
-       s.slot, s.generation, s.subscription, s.first_publish_time
+       s.slot, s.generation, s.subscription, s.first_publish_time,
+       coalesce(s.inbox = 'aggregate', false) AS by_versions
   FROM consumer_groups g
   JOIN slots s ON s.group_name = g.group_name AND s.slot = g.active_slot;
 
@@ -82,7 +86,8 @@ CREATE TABLE retired_generations (
 );
 
 -- One row per event seen: what makes its effect happen once. The fate stands where a row of this
--- shape has bytes to spare.
+-- shape has bytes to spare. A generation that goes by versions has one per snapshot and per message without
+-- a version; its events are in key_state.
 CREATE TABLE inbox (
   generation int NOT NULL,
   event_id uuid NOT NULL,
@@ -170,12 +175,13 @@ CREATE TABLE key_state (
   generation int NOT NULL,
   aggregate_key text COLLATE "C" NOT NULL,
   settled_version bigint,   -- NULL where gaps don't matter
+  last_event uuid,          -- which event that was: another one of that version is a fork; NULL = none, it was given up
   previous_version bigint,  -- what the last batch built on; below 0 when it made the row, NULL when it had to look closer
   snapshot_version bigint,  -- the newest snapshot's: to meet a version up to it again is no fork of the source
   blocked_version bigint,   -- the least dead version that later ones wait for
   open boolean NOT NULL DEFAULT false,  -- a reset left versions out: the next one need not follow
   parked int NOT NULL DEFAULT 0 CHECK (parked >= 0),
-  updated_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),  -- when a version was last settled
   PRIMARY KEY (generation, aggregate_key)
 ) WITH (fillfactor = 70);
 CREATE INDEX key_state_waiting ON key_state (generation, aggregate_key)
@@ -238,6 +244,7 @@ CREATE INDEX dead_letters_blocking ON dead_letters (generation, aggregate_key, v
   WHERE blocks AND state IN ('dead', 'quarantined');
 CREATE INDEX dead_letters_decided ON dead_letters (group_name, coalesce(event_id::text, message_id))
   WHERE decided_by IS NOT NULL;
+CREATE INDEX dead_letters_event ON dead_letters (generation, event_id);
 CREATE INDEX dead_letters_resolved ON dead_letters (group_name, resolved_at) WHERE resolved_at IS NOT NULL;
 
 -- Pub/Sub snapshots that belong to a state of this database.

@@ -5,18 +5,34 @@
 #include <utility>
 
 #include "platform/status.h"
+#include "postgres/identifier.h"
 #include "postgres/sql_error.h"
 #include "state/events/inbox.h"
 
 namespace lockstep::state {
 namespace {
 
+constexpr std::string_view kGoesByVersions =
+    "coalesce((SELECT inbox = 'aggregate' FROM {state}.slots WHERE generation = $2), false)";
+// It, or another one in its place: but not if that is another one of its very version.
+constexpr std::string_view kIsSettled =
+    "k.settled_version >= q.version AND (k.settled_version > q.version OR"
+    " coalesce(k.snapshot_version >= q.version OR k.last_event = q.id,"
+    "          k.last_event IS NULL OR q.id IS NULL))";
+
+std::string FillIn(std::string_view sql) {
+  return postgres::FillNames(
+      sql, {{"by_versions", std::string(kGoesByVersions)}, {"settled", std::string(kIsSettled)}});
+}
+
 // A dead letter whose event id could not be read is known by its message.
 constexpr std::string_view kFates = R"(
 SELECT i.fate, p.event_id IS NOT NULL AS parked, coalesce(e.state, m.state) AS dead,
-       coalesce(k.snapshot_version >= q.version, false) AS covered
-  FROM unnest($3::uuid[], $4::text[], $5::bigint[], $6::text[])
-       WITH ORDINALITY AS q (id, key, version, message, n)
+       coalesce(k.snapshot_version >= q.version, false) AS covered,
+       coalesce(b.by_versions AND NOT q.snapshot AND {settled}, false) AS settled
+  FROM unnest($3::uuid[], $4::text[], $5::bigint[], $6::text[], $7::boolean[])
+       WITH ORDINALITY AS q (id, key, version, message, snapshot, n)
+ CROSS JOIN (SELECT {by_versions} AS by_versions) b
   LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = q.id
   LEFT JOIN {state}.parked p ON p.generation = $2 AND p.aggregate_key = q.key
                             AND p.version = q.version AND p.event_id = q.id
@@ -27,9 +43,17 @@ SELECT i.fate, p.event_id IS NOT NULL AS parked, coalesce(e.state, m.state) AS d
               ORDER BY event_id, id DESC) e ON e.event_id = q.id
  ORDER BY q.n)";
 
+// Of one table or the other, as the generation goes.
 constexpr std::string_view kEntries = R"(
+WITH kind AS (
+  SELECT coalesce((SELECT inbox = 'aggregate' FROM {state}.slots WHERE generation = $1), false)
+         AS by_versions)
 SELECT event_id, received_at
-  FROM {state}.inbox
+  FROM (SELECT generation, event_id, received_at FROM {state}.inbox
+         WHERE NOT (SELECT by_versions FROM kind)
+         UNION ALL
+        SELECT generation, last_event, updated_at FROM {state}.key_state
+         WHERE (SELECT by_versions FROM kind)) seen
  WHERE generation = $1
    AND ($2 = '' OR event_id > nullif($2, '')::uuid)
    AND ($3 = '' OR event_id <= nullif($3, '')::uuid)
@@ -41,7 +65,10 @@ SELECT event_id, received_at
 // a version may be another's too (a snapshot's, a fork's), and a message only tells where no id
 // could be read.
 constexpr std::string_view kTrace = R"(
-SELECT i.fate, i.received_at, k.settled_version, k.snapshot_version, k.blocked_version,
+SELECT i.fate, coalesce(i.received_at, CASE WHEN b.by_versions AND k.last_event = q.id THEN k.updated_at END)
+       AS received_at,
+       k.settled_version, k.snapshot_version, k.blocked_version, k.last_event, b.by_versions,
+       coalesce(b.by_versions AND {settled}, false) AS settled,
        coalesce(p.event_id, d.event_id) AS event_id, coalesce(p.version, d.version) AS version,
        coalesce(p.aggregate_key, d.aggregate_key) AS aggregate_key,
        coalesce(p.message_id, d.message_id) AS message_id,
@@ -50,6 +77,7 @@ SELECT i.fate, i.received_at, k.settled_version, k.snapshot_version, k.blocked_v
        d.id AS dead_letter, d.state AS dead, d.code, d.reason, d.dead_at, d.resolved_at
   FROM (SELECT nullif($3, '')::uuid AS id, nullif($4, '') AS key, $5::bigint AS version,
                nullif($6, '') AS message) q
+ CROSS JOIN (SELECT {by_versions} AS by_versions) b
   LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = q.id
   LEFT JOIN LATERAL (
        SELECT parked_at, version, event_id, aggregate_key, message_id, publish_time
@@ -77,7 +105,7 @@ std::string NameOf(const postgres::Row& row) {
   if (dead == "dead" || dead == "quarantined") return "dead";
   if (dead == "discarded") return "discarded";
   if (row.Bool("parked")) return "parked";
-  if (row.IsNull("fate")) return "";
+  if (row.IsNull("fate")) return row.Bool("settled") ? "settled" : "";
   switch (static_cast<Fate>(row.Text("fate").front())) {
     case Fate::kApplied:
       return "applied";
@@ -110,10 +138,19 @@ std::string VerdictOn(const postgres::Row& row, const TracedEvent& traced) {
     return traced.dead_letter ? fmt::format("dead letter {} was discarded", *traced.dead_letter)
                               : "a dead letter that was discarded, and is not kept any longer";
   }
+  if (traced.fate == "settled") {
+    return fmt::format("settled: version {} and all before it have ended", *traced.settled_version);
+  }
   if (!traced.fate.empty()) return traced.fate;
   const auto snapshot = row.OptionalInt("snapshot_version");
   if (snapshot && event.version && *snapshot >= *event.version) {
     return fmt::format("not received; a snapshot of version {} covers it", *snapshot);
+  }
+  if (row.Bool("by_versions") && traced.settled_version == event.version && event.version) {
+    return fmt::format(
+        "not received: version {} came from another event, {}: a forked or restored "
+        "source",
+        *event.version, row.Text("last_event"));
   }
   if (traced.settled_version && event.version && *traced.settled_version >= *event.version) {
     return event.event_id.empty()
@@ -121,8 +158,12 @@ std::string VerdictOn(const postgres::Row& row, const TracedEvent& traced) {
                              *traced.settled_version)
                : fmt::format("not received, but version {} is settled", *traced.settled_version);
   }
-  return event.event_id.empty()
-             ? "not known: the inbox has events by their id; name it, or the --source"
+  if (event.event_id.empty()) {
+    return "not known: the inbox has events by their id; name it, or the --source";
+  }
+  return row.Bool("by_versions") && !event.version
+             ? "not known: events are kept by their versions; name its --key and --version, or the "
+               "--source"
              : "not received";
 }
 
@@ -130,15 +171,17 @@ std::string VerdictOn(const postgres::Row& row, const TracedEvent& traced) {
 
 absl::StatusOr<std::vector<EventFates::Fate>> EventFates::Of(
     postgres::Connection& connection, int generation, const std::vector<Event>& events) const {
-  postgres::Array ids, keys, versions, messages;
+  postgres::Array ids, keys, versions, messages, snapshots;
   for (const Event& event : events) {
     ids.AddPlain(event.event_id);
     keys.Add(event.aggregate_key);
     versions.Add(event.version);
     messages.AddIfAny(event.message_id);
+    snapshots.Add(event.snapshot);
   }
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kFates), group_, generation, ids,
-                                                       keys, versions, messages));
+  ASSIGN_OR_RETURN(const auto rows,
+                   connection.Execute(schema_.Sql(FillIn(kFates)), group_, generation, ids, keys,
+                                      versions, messages, snapshots));
   std::vector<Fate> fates;
   for (const postgres::Row row : rows) {
     fates.push_back({.name = NameOf(row), .covered = row.Bool("covered")});
@@ -155,8 +198,9 @@ absl::StatusOr<postgres::Result> EventFates::Entries(postgres::Connection& conne
 
 absl::StatusOr<TracedEvent> EventFates::Trace(postgres::Connection& connection, int generation,
                                               Event event) const {
-  const auto found = connection.Execute(schema_.Sql(kTrace), group_, generation, event.event_id,
-                                        event.aggregate_key, event.version, event.message_id);
+  const auto found =
+      connection.Execute(schema_.Sql(FillIn(kTrace)), group_, generation, event.event_id,
+                         event.aggregate_key, event.version, event.message_id);
   if (postgres::SqlState(found.status()) == "22P02") {
     return InvalidArgument("'{}' is not an event id (a UUID)", event.event_id);
   }

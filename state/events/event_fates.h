@@ -23,10 +23,12 @@ class EventFates : public GroupStore {
     std::string aggregate_key;
     std::optional<int64_t> version;
     std::string message_id;
+    bool snapshot = false;  // known by its id, also where events are by their versions
   };
 
   struct Fate {
-    // applied, superseded, ignored, parked, dead or discarded; empty = not received
+    // applied, superseded, ignored, parked, dead or discarded; of a generation that goes by
+    // versions settled stands for the first three; empty = not received
     std::string name;
     bool covered = false;  // a snapshot brought its version, or a later one
   };
@@ -35,7 +37,8 @@ class EventFates : public GroupStore {
                                        const std::vector<Event>& events) const;
 
   // The inbox in the order of the ids: those past `after` up to `last` (empty = from the first, to
-  // the last) that came from `from` on and before `until`: event_id, received_at.
+  // the last) that came from `from` on and before `until`: event_id, received_at. Of a generation
+  // that goes by versions the last event of each aggregate, which reads all of key_state.
   struct Range {
     std::string after, last;
     WallTime from, until;

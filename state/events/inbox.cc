@@ -8,10 +8,16 @@ namespace lockstep::state {
 namespace {
 
 constexpr std::string_view kCountSince = R"(
-SELECT count(*)
-  FROM {state}.inbox
- WHERE received_at >= $2
-   AND generation = (SELECT generation FROM {state}.active_slots WHERE group_name = $1))";
+SELECT (SELECT count(*) FROM {state}.inbox
+         WHERE received_at >= $2
+           AND generation = (SELECT generation FROM {state}.active_slots WHERE group_name = $1))
+     + (SELECT count(*) FROM {state}.key_state
+         WHERE updated_at >= $2
+           AND generation = (SELECT generation FROM {state}.active_slots
+                              WHERE group_name = $1 AND by_versions)))";
+
+constexpr std::string_view kAnyByVersions = R"(
+SELECT count(*) FROM {state}.active_slots WHERE group_name IN ($1, $2) AND by_versions)";
 
 constexpr std::string_view kCountMissing = R"(
 SELECT count(*) AS all_of_them, count(*) FILTER (WHERE i.received_at >= $4) AS recent
@@ -29,12 +35,6 @@ SELECT (SELECT count(*) FROM {state}.key_state k
      + (SELECT count(*) FROM {state}.dead_letters d
          WHERE d.generation = s.generation AND d.attributes ->> 'lockstep_kind' = 'snapshot')
   FROM {state}.active_slots s WHERE s.group_name = $1)";
-
-constexpr std::string_view kSeen = R"(
-SELECT i.event_id IS NOT NULL AS seen
-  FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n)
-  LEFT JOIN {state}.inbox i ON i.generation = $2 AND i.event_id = nullif(w.id, '')::uuid
- ORDER BY w.n)";
 
 constexpr std::string_view kHandled = R"(
 SELECT DISTINCT i.event_id
@@ -64,8 +64,12 @@ absl::StatusOr<Inbox::Missing> Inbox::CountMissing(postgres::Transaction& transa
                                                    const ConsumerGroup& in,
                                                    const ConsumerGroup& not_in, WallTime since,
                                                    WallTime lately) const {
-  ASSIGN_OR_RETURN(const auto rows,
-                   transaction.Execute(schema_.Sql(kCountMissing), in, not_in, since, lately));
+  ASSIGN_OR_RETURN(const int64_t by_versions,
+                   transaction.Number(schema_.Sql(kAnyByVersions), in, not_in));
+  auto counted = by_versions > 0
+                     ? MissingVersions(transaction, in, not_in, since, lately)
+                     : transaction.Execute(schema_.Sql(kCountMissing), in, not_in, since, lately);
+  ASSIGN_OR_RETURN(const auto rows, std::move(counted));
   return Missing{rows[0].Int("all_of_them"), rows[0].Int("recent")};
 }
 
@@ -74,14 +78,6 @@ absl::StatusOr<int64_t> Inbox::CountSnapshots(postgres::Connection& connection,
   ASSIGN_OR_RETURN(auto transaction, connection.Begin());
   RETURN_IF_ERROR(transaction.Run("SET LOCAL statement_timeout = '1h'"));
   return transaction.Number(schema_.Sql(kCountSnapshots), group);
-}
-
-absl::StatusOr<std::vector<bool>> Inbox::Seen(postgres::Connection& connection, int generation,
-                                              const std::vector<std::string>& ids) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kSeen), ids, generation));
-  std::vector<bool> seen;
-  for (const postgres::Row row : rows) seen.push_back(row.Bool("seen"));
-  return seen;
 }
 
 absl::StatusOr<std::unordered_set<std::string>> Inbox::Handled(

@@ -6,36 +6,41 @@ namespace lockstep::state {
 namespace {
 
 constexpr std::string_view kLock = R"(
-SELECT aggregate_key, settled_version, blocked_version, snapshot_version, parked, open
+SELECT aggregate_key, settled_version, last_event, blocked_version, snapshot_version, parked, open
   FROM {state}.key_state
  WHERE generation = $1 AND aggregate_key = ANY ($2::text[])
  ORDER BY aggregate_key
    FOR UPDATE)";
 
 constexpr std::string_view kRead = R"(
-SELECT aggregate_key, settled_version, blocked_version, snapshot_version, parked, open
+SELECT aggregate_key, settled_version, last_event, blocked_version, snapshot_version, parked, open
   FROM {state}.key_state
  WHERE generation = $1 AND aggregate_key = ANY ($2::text[]))";
 
 constexpr std::string_view kMake = R"(
 INSERT INTO {state}.key_state AS k (generation, aggregate_key, snapshot_version)
 SELECT $1::int, key, snapshot FROM unnest($2::text[], $3::bigint[]) AS s (key, snapshot)
-ON CONFLICT (generation, aggregate_key) DO UPDATE SET updated_at = now()
-RETURNING aggregate_key, settled_version, blocked_version, snapshot_version, parked, open)";
+ON CONFLICT (generation, aggregate_key) DO UPDATE SET parked = k.parked
+RETURNING aggregate_key, settled_version, last_event, blocked_version, snapshot_version, parked,
+          open)";
 
 constexpr std::string_view kSave = R"(
 INSERT INTO {state}.key_state AS k
-       (generation, aggregate_key, settled_version, blocked_version, snapshot_version, parked, open)
-SELECT $1::int, key, settled, blocked, snapshot, parked, open
-  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::int[], $7::boolean[])
-       AS s (key, settled, blocked, snapshot, parked, open)
+       (generation, aggregate_key, settled_version, last_event, blocked_version, snapshot_version,
+        parked, open)
+SELECT $1::int, key, settled, last, blocked, snapshot, parked, open
+  FROM unnest($2::text[], $3::bigint[], $4::uuid[], $5::bigint[], $6::bigint[], $7::int[],
+              $8::boolean[]) AS s (key, settled, last, blocked, snapshot, parked, open)
 ON CONFLICT (generation, aggregate_key) DO UPDATE
    SET settled_version = EXCLUDED.settled_version,
+       last_event = EXCLUDED.last_event,
        blocked_version = EXCLUDED.blocked_version,
        snapshot_version = EXCLUDED.snapshot_version,
        parked = EXCLUDED.parked,
        open = EXCLUDED.open,
-       updated_at = now())";
+       updated_at = CASE WHEN (k.settled_version, k.last_event)
+                              IS DISTINCT FROM (EXCLUDED.settled_version, EXCLUDED.last_event)
+                         THEN now() ELSE k.updated_at END)";
 
 constexpr std::string_view kForget = R"(
 DELETE FROM {state}.key_state WHERE generation = $1 AND aggregate_key = ANY ($2::text[]))";
@@ -46,7 +51,8 @@ WITH gone AS (
    WHERE generation = $1 AND settled_version IS NOT NULL AND blocked_version IS NULL AND parked = 0
      AND snapshot_version IS NULL)
 UPDATE {state}.key_state
-   SET settled_version = NULL, previous_version = NULL, open = false, updated_at = now()
+   SET settled_version = NULL, last_event = NULL, previous_version = NULL, open = false,
+       updated_at = now()
  WHERE generation = $1 AND settled_version IS NOT NULL
    AND (blocked_version IS NOT NULL OR parked > 0 OR snapshot_version IS NOT NULL))";
 
@@ -73,7 +79,7 @@ UPDATE {state}.key_state SET open = true WHERE generation = $1 AND settled_versi
 
 constexpr std::string_view kCloseGaps = R"(
 UPDATE {state}.key_state k
-   SET settled_version = w.first - 1, previous_version = NULL
+   SET settled_version = w.first - 1, last_event = NULL, previous_version = NULL
   FROM (SELECT aggregate_key, min(version) AS first FROM {state}.parked
          WHERE generation = $1 GROUP BY aggregate_key) w
  WHERE k.generation = $1 AND k.aggregate_key = w.aggregate_key
@@ -84,7 +90,8 @@ WITH was AS (
   SELECT settled_version FROM {state}.key_state WHERE generation = $2 AND aggregate_key = $3),
 skipped AS (
   UPDATE {state}.key_state
-     SET settled_version = $4::bigint - 1, previous_version = NULL, open = false, updated_at = now()
+     SET settled_version = $4::bigint - 1, last_event = NULL, previous_version = NULL, open = false,
+         updated_at = now()
    WHERE generation = $2 AND aggregate_key = $3)
 INSERT INTO {state}.audit (group_name, action, operator, reason, old, new)
 SELECT $1, 'parked.skip', $5, $6,
@@ -139,6 +146,7 @@ KeyRows ReadKeyRows(const postgres::Result& rows) {
     if (row.IsNull("aggregate_key")) break;
     keys[row.String("aggregate_key")] = {.exists = true,
                                          .settled = row.OptionalInt("settled_version"),
+                                         .last_event = row.String("last_event"),
                                          .blocked = row.OptionalInt("blocked_version"),
                                          .snapshot = row.OptionalInt("snapshot_version"),
                                          .open = row.Bool("open"),
@@ -181,7 +189,7 @@ absl::StatusOr<KeyRows> KeyStates::Make(
 
 absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
                              const KeyRows& rows) const {
-  postgres::Array keys, settled, blocked, snapshot, parked, open, empty;
+  postgres::Array keys, settled, last, blocked, snapshot, parked, open, empty;
   for (const auto& [key, row] : rows) {
     if (!row.settled && !row.blocked && !row.snapshot && row.parked == 0) {
       if (row.exists) empty.Add(key);
@@ -189,6 +197,7 @@ absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
     }
     keys.Add(key);
     settled.Add(row.settled);
+    last.AddIfAny(row.last_event);
     blocked.Add(row.blocked);
     snapshot.Add(row.snapshot);
     parked.Add(row.parked);
@@ -196,7 +205,7 @@ absl::Status KeyStates::Save(postgres::Transaction& transaction, int generation,
   }
   if (empty.size() > 0) RETURN_IF_ERROR(transaction.Run(forget_, generation, empty));
   if (keys.size() == 0) return absl::OkStatus();
-  return transaction.Run(save_, generation, keys, settled, blocked, snapshot, parked, open);
+  return transaction.Run(save_, generation, keys, settled, last, blocked, snapshot, parked, open);
 }
 
 absl::Status KeyStates::ForgetVersions(postgres::Connection& connection, int generation) const {

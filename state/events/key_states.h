@@ -18,6 +18,7 @@ namespace lockstep::state {
 struct KeyRow {
   bool exists = false;
   std::optional<int64_t> settled;   // every version up to it has found its end
+  std::string last_event;           // which event `settled` was; empty = not known, or none was
   std::optional<int64_t> blocked;   // a dead version; later ones wait for it
   std::optional<int64_t> snapshot;  // the newest snapshot's version; it stands for all before it
   bool open = false;                // the next version past `settled` need not follow it
@@ -36,8 +37,8 @@ struct GapSkip {
 
 using KeyRows = std::map<std::string, KeyRow>;
 
-// Of the columns aggregate_key (NULL = no row), settled_version, blocked_version, snapshot_version,
-// parked, open.
+// Of the columns aggregate_key (NULL = no row), settled_version, last_event, blocked_version,
+// snapshot_version, parked, open.
 KeyRows ReadKeyRows(const postgres::Result& rows);
 
 // The rows of key_state, for what is not a batch's usual way (see Opening).

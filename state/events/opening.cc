@@ -14,8 +14,9 @@ namespace lockstep::state {
 namespace {
 
 // $1 generation, $2 ids, $3 how many, $4 the group, $5 keys, $6 what is expected of each; where
-// versions are followed also $7 the version to move to, $8 the one before as a negative number, and
-// $9 that of a snapshot. Mostly all events are new: then one NULL says so, and no id travels back.
+// versions are followed also $7 the version to move to, $8 the one before as a negative number, $9
+// that of a snapshot, and $10 the event that settles it. Mostly all events are new: then one NULL
+// says so, and no id travels back.
 constexpr std::string_view kInbox = R"(
 WITH added AS (
   INSERT INTO {state}.inbox (generation, event_id, fate)
@@ -30,8 +31,8 @@ fresh AS MATERIALIZED (
 
 constexpr std::string_view kLockKeys = R"(
 locked AS MATERIALIZED (
-  SELECT aggregate_key, settled_version, NULL::bigint AS previous_version, blocked_version,
-         snapshot_version, parked, open
+  SELECT aggregate_key, settled_version, last_event, NULL::bigint AS previous_version,
+         blocked_version, snapshot_version, parked, open
     FROM {state}.key_state
    WHERE generation = $1::int AND aggregate_key = ANY ($5::text[])
      AND (SELECT all_new FROM fresh)
@@ -45,25 +46,33 @@ locked AS MATERIALIZED (
 constexpr std::string_view kLockAndMove = R"(
 locked AS (
   INSERT INTO {state}.key_state AS k
-         (generation, aggregate_key, settled_version, previous_version, snapshot_version)
-  SELECT $1::int, key, settled, previous, snapshot
-    FROM unnest($5::text[], $7::bigint[], $8::bigint[], $9::bigint[])
-         AS c (key, settled, previous, snapshot)
+         (generation, aggregate_key, settled_version, previous_version, snapshot_version,
+          last_event)
+  SELECT $1::int, key, settled, previous, snapshot, last
+    FROM unnest($5::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::uuid[])
+         AS c (key, settled, previous, snapshot, last)
    WHERE (SELECT all_new FROM fresh)
   ON CONFLICT (generation, aggregate_key) DO UPDATE
      SET settled_version = CASE WHEN k.settled_version = -EXCLUDED.previous_version
                                  AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
                                 THEN EXCLUDED.settled_version ELSE k.settled_version END,
+         last_event = CASE WHEN k.settled_version = -EXCLUDED.previous_version
+                            AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
+                           THEN EXCLUDED.last_event ELSE k.last_event END,
+         updated_at = CASE WHEN k.settled_version = -EXCLUDED.previous_version
+                            AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
+                           THEN EXCLUDED.updated_at ELSE k.updated_at END,
          previous_version = CASE WHEN k.settled_version = -EXCLUDED.previous_version
                                   AND k.blocked_version IS NULL AND k.parked = 0 AND NOT k.open
                                  THEN -EXCLUDED.previous_version END
-  RETURNING aggregate_key, settled_version, previous_version, blocked_version, snapshot_version,
-            parked, open))";
+  RETURNING aggregate_key, settled_version, last_event, previous_version, blocked_version,
+            snapshot_version, parked, open))";
 
 constexpr std::string_view kAnswer = R"(
 SELECT g.epoch, g.epoch_token, g.paused_at, f.ids,
        k.aggregate_key, CASE WHEN k.previous_version < 0 THEN 0 ELSE k.settled_version END
-       AS settled_version, k.blocked_version, k.snapshot_version, k.parked, k.open
+       AS settled_version, CASE WHEN k.previous_version < 0 THEN NULL ELSE k.last_event END
+       AS last_event, k.blocked_version, k.snapshot_version, k.parked, k.open
   FROM {state}.consumer_groups g
  CROSS JOIN fresh f
   LEFT JOIN (SELECT * FROM locked WHERE previous_version IS NULL)";
@@ -98,18 +107,20 @@ std::optional<int64_t> Previous(const VersionSpan& span) {
 
 void AddSpans(postgres::Params& params, const std::vector<VersionSpan>& spans,
               bool from_the_first) {
-  postgres::Array settled, previous, snapshot;
+  postgres::Array settled, previous, snapshot, last;
   for (const VersionSpan& span : spans) {
     settled.Add(Baseline(span, from_the_first));
     previous.Add(Previous(span));
     snapshot.Add(span.snapshot ? std::optional(span.first) : std::nullopt);
+    span.settles.empty() ? last.AddNull() : last.AddPlain(span.settles);
   }
-  params.Add(settled).Add(previous).Add(snapshot);
+  params.Add(settled).Add(previous).Add(snapshot).Add(last);
 }
 
 }  // namespace
 
-Arrivals::Arrivals(std::span<const envelope::Received* const> items, const std::vector<Fate>& fates)
+Arrivals::Arrivals(std::span<const envelope::Received* const> items, const std::vector<Fate>& fates,
+                   bool by_versions)
     : first(items.size(), true) {
   std::map<std::string_view, size_t> by_id;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -117,7 +128,9 @@ Arrivals::Arrivals(std::span<const envelope::Received* const> items, const std::
     if (!id.empty()) first[i] = by_id.emplace(id, i).second;
   }
   sorted.reserve(by_id.size());
-  for (const auto& [id, i] : by_id) sorted.emplace_back(items[i], fates[i]);
+  for (const auto& [id, i] : by_id) {
+    if (!by_versions || KnownById(*items[i])) sorted.emplace_back(items[i], fates[i]);
+  }
 }
 
 Opening::Opening(const Schema& schema, bool track_versions, bool from_the_first)
@@ -154,7 +167,8 @@ absl::StatusOr<Opening::Answer> Opening::Enter(postgres::Transaction& transactio
   const auto added = Elements(rows[0].Text("ids"));
   for (size_t i = 0; i < items.size(); ++i) {
     const std::string& id = items[i]->event.event_id.value();
-    answer.fresh[i] = answer.fresh[i] && (id.empty() || added.contains(id));
+    const bool asked = !id.empty() && (!under.by_versions || KnownById(*items[i]));
+    answer.fresh[i] = answer.fresh[i] && (!asked || added.contains(id));
   }
   return answer;
 }

@@ -22,17 +22,25 @@ struct VersionSpan {
   bool smooth = true;     // false: there is a gap or poison in it, so it must be planned
   bool snapshot = false;  // it begins with a snapshot, and is not smooth
   bool alone = false;     // it is that snapshot and nothing else: a row made for it needs no plan
+  std::string settles;    // the event (of a smooth one) or snapshot whose version a new row settles
 };
+
+// Whether a generation that goes by versions knows the message again by its id all the same.
+inline bool KnownById(const envelope::Received& item) {
+  return !item.ordered() || item.event.is_snapshot();
+}
 
 // The items of a batch by event id, and which of them are the first with theirs. Items without a
 // readable id count as such.
 struct Arrivals {
   Arrivals() = default;
   // `fates`: what is to be expected of them, item by item.
-  Arrivals(std::span<const envelope::Received* const> items, const std::vector<Fate>& fates);
+  Arrivals(std::span<const envelope::Received* const> items, const std::vector<Fate>& fates,
+           bool by_versions);
 
-  std::vector<std::pair<const envelope::Received*, Fate>> sorted;  // one per id
-  std::vector<bool> first;                                         // item by item
+  // One per id, for the inbox: all, or those that versions can't tell.
+  std::vector<std::pair<const envelope::Received*, Fate>> sorted;
+  std::vector<bool> first;  // item by item
 };
 
 // The statement with which a batch's transaction begins, in one round trip: the epoch is read; the
@@ -40,8 +48,10 @@ struct Arrivals {
 // and, if all of them are new, as they mostly are, their aggregates are locked.
 //
 // Where versions are followed, locking makes missing rows of key_state and moves a row forward at
-// once where the span is smooth and follows the settled version. A missing row begins where its
-// span does: with `from_the_first` only if that is version 1 or a snapshot, else with nothing.
+// once where the span is smooth and follows the settled version. Where events are known by their
+// versions, the inbox takes the others alone, and what is not new among the events is for the plan
+// of their aggregate to find: its row is not moved. A missing row begins where its span does: with
+// `from_the_first` only if that is version 1 or a snapshot, else with nothing.
 //
 // Ids and keys go in sorted, so that two batches which meet queue instead of deadlocking; and the
 // keys come after the inbox, so that the later batch sees what the earlier one decided.

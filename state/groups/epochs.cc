@@ -12,7 +12,7 @@ namespace lockstep::state {
 namespace {
 
 constexpr std::string_view kLoad = R"(
-SELECT group_id, epoch, epoch_token, slot, generation, subscription, seek_time,
+SELECT group_id, epoch, epoch_token, slot, generation, by_versions, subscription, seek_time,
        seek_snapshot, seek_state = 'done' AS seek_done, skip_before, overwrite_until,
        first_publish_time, lineage, epoch_began, paused_at, paused_by, pause_reason,
        ARRAY (SELECT o.generation FROM {state}.slots o
@@ -164,6 +164,7 @@ absl::StatusOr<GroupEpoch> Epochs::Load(postgres::Executor& on) const {
       .token = row.String("epoch_token"),
       .slot = static_cast<int>(row.Int("slot")),
       .generation = static_cast<int>(row.Int("generation")),
+      .by_versions = row.Bool("by_versions"),
       .subscription = row.String("subscription"),
       .seek = SeekTarget::Stored(row.OptionalTime("seek_time"), row.OptionalText("seek_snapshot")),
       .seek_done = row.Bool("seek_done"),

@@ -18,7 +18,8 @@ struct GroupEpoch {
   int64_t epoch = 0;
   std::string token;  // random: a restored counter repeats itself, a token does not
   int slot = 0;
-  int generation = 0;  // stands for the group in the inbox
+  int generation = 0;        // stands for the group in the inbox
+  bool by_versions = false;  // events are known again by key_state, not by the inbox
   std::string subscription;
   SeekTarget seek;  // wanted before its first stream opens
   bool seek_done = true;

@@ -19,13 +19,30 @@ UPDATE {state}.slots SET columns = $3 WHERE group_name = $1 AND slot = $2 AND co
 constexpr std::string_view kColumns = R"(
 SELECT c AS name FROM {state}.slots, unnest(columns) c WHERE group_name = $1 AND slot = $2)";
 
+constexpr std::string_view kNoteInbox = R"(
+WITH noted AS (
+  UPDATE {state}.slots SET inbox = $3
+   WHERE group_name = $1 AND slot = $2 AND (inbox IS NULL OR inbox = 'followed' AND $3 = 'event')
+  RETURNING inbox)
+SELECT coalesce((SELECT inbox FROM noted),
+                (SELECT inbox FROM {state}.slots WHERE group_name = $1 AND slot = $2)) AS inbox)";
+
+constexpr std::string_view kGoByVersions = R"(
+UPDATE {state}.slots SET inbox = 'aggregate'
+ WHERE group_name = $1 AND slot = $2 AND inbox = 'followed')";
+
+std::string_view NameOf(InboxKind kind) {
+  if (kind == InboxKind::kAggregate) return "aggregate";
+  return kind == InboxKind::kFollowed ? "followed" : "event";
+}
+
 constexpr std::string_view kNewest = "SELECT max(slot) FROM {state}.slots WHERE group_name = $1";
 
 constexpr std::string_view kNewGeneration = R"(
 WITH old AS (
   INSERT INTO {state}.retired_generations (generation, group_name) VALUES ($3, $1))
 UPDATE {state}.slots
-   SET generation = DEFAULT, first_publish_time = NULL, columns = NULL
+   SET generation = DEFAULT, first_publish_time = NULL, columns = NULL, inbox = NULL
  WHERE group_name = $1 AND slot = $2
 RETURNING generation)";
 
@@ -73,6 +90,21 @@ absl::StatusOr<std::vector<std::string>> Slots::Columns(postgres::Connection& co
   std::vector<std::string> names;
   for (const postgres::Row row : rows) names.push_back(row.String("name"));
   return names;
+}
+
+absl::StatusOr<bool> Slots::NoteInbox(postgres::Connection& connection, int slot,
+                                      InboxKind kind) const {
+  // Of two first calls at once, the one that waited reads what the other wrote: so it asks again.
+  for (int tries = 0; tries < 2; ++tries) {
+    ASSIGN_OR_RETURN(const auto rows,
+                     connection.Execute(schema_.Sql(kNoteInbox), group_, slot, NameOf(kind)));
+    if (!rows[0].IsNull("inbox")) return rows[0].Text("inbox") == "aggregate";
+  }
+  return NotFound("group '{}' has no slot {} any longer", group_.value(), slot);
+}
+
+absl::Status Slots::GoByVersions(postgres::Transaction& transaction, int slot) const {
+  return transaction.Run(schema_.Sql(kGoByVersions), group_, slot);
 }
 
 absl::StatusOr<int> Slots::Newest(postgres::Connection& connection) const {

@@ -10,6 +10,12 @@
 
 namespace lockstep::state {
 
+enum class InboxKind {
+  kEvent,
+  kFollowed,   // by their ids, and every version is followed
+  kAggregate,  // by their versions
+};
+
 // The slots of one group: {tables, generation, subscription} each, of which one is active. A
 // generation that no slot has any longer is retired, and its rows go bit by bit (Retention).
 class Slots : public GroupStore {
@@ -26,6 +32,13 @@ class Slots : public GroupStore {
                            const std::vector<std::string>& columns) const;
   absl::StatusOr<std::vector<std::string>> Columns(postgres::Connection& connection,
                                                    int slot) const;
+
+  // By what the slot's generation knows an event again. The first call of a generation says it; one
+  // that is not `followed` any longer can't go by versions later. Answers whether it goes by them.
+  absl::StatusOr<bool> NoteInbox(postgres::Connection& connection, int slot, InboxKind kind) const;
+  // From now on by versions, if all of them have been followed from the beginning of the
+  // generation. REQUIRES: its epoch is locked exclusively, and a new one begins.
+  absl::Status GoByVersions(postgres::Transaction& transaction, int slot) const;
 
   // The greatest number so far.
   absl::StatusOr<int> Newest(postgres::Connection& connection) const;
