@@ -1,6 +1,7 @@
 // scripts/bench runner (needs: postgres): events a second through the runner, beside the raw bound
 // (the same statements from a bare loop, nothing decoded, no bus) and beside a handler that runs
-// one transaction per message; four connections each, in one run.
+// one transaction per message; four connections each, in one run. And the runner with inbox:
+// aggregate, beside the same bound.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -31,7 +32,7 @@ struct Options {
 // One round of one contest.
 struct Round {
   double bound = 0, handler = 0;
-  RunnerRun run;
+  RunnerRun run, by_versions;
 };
 using Rounds = std::vector<Round>;
 
@@ -82,6 +83,9 @@ Round RunnerBench::Measure(Stream stream) {
   world_.Reset(0, Ids::kRandom);
   round.bound = RawBound(world_, MakeEvents(stream, Ids::kRandom, options_.events, ++seed_));
   round.run = RunnerAlone(world_, stream, Ids::kRandom, 0);
+  world_.ByVersions(true);
+  round.by_versions = RunnerAlone(world_, stream, Ids::kRandom, 0);
+  world_.ByVersions(false);
   world_.Reset(0, Ids::kRandom);
   round.handler =
       Handler(world_, MakeEvents(stream, Ids::kRandom, options_.handler_events, ++seed_));
@@ -100,6 +104,10 @@ void RunnerBench::Tell(Stream stream, const Rounds& rounds) {
   const double handler = Median(rounds, [](const Round& r) { return r.handler; });
   const double of_bound = Median(rounds, [](const Round& r) { return r.run.rate / r.bound; });
   const double times = Median(rounds, [](const Round& r) { return r.run.rate / r.handler; });
+  const double aggregate = Median(rounds, [](const Round& r) { return r.by_versions.rate; });
+  const double aggregate_of_bound =
+      Median(rounds, [](const Round& r) { return r.by_versions.rate / r.bound; });
+  const double aggregate_cpu = Median(rounds, [](const Round& r) { return r.by_versions.cpu_us; });
   const double batch = Median(rounds, [](const Round& r) { return r.run.batch; });
   const double cpu = Median(rounds, [](const Round& r) { return r.run.cpu_us; });
   const int64_t mib = rounds.back().run.peak_kib / 1024;
@@ -111,12 +119,17 @@ void RunnerBench::Tell(Stream stream, const Rounds& rounds) {
                       {"handler_per_s", static_cast<int64_t>(handler)},
                       {"of_bound", of_bound},
                       {"times_handler", times},
+                      {"aggregate_per_s", static_cast<int64_t>(aggregate)},
+                      {"aggregate_of_bound", aggregate_of_bound},
+                      {"aggregate_cpu_us", aggregate_cpu},
                       {"batch", batch},
                       {"runner_cpu_us", cpu},
                       {"peak_rss_mib", mib}});
   Say("{:<13}: runner {:>7.0f}/s  bound {:>7.0f}/s  handler {:>6.0f}/s   {:.2f} of the bound, "
       "{:.1f}x the handler; batch {:.0f}, {:.1f} us of CPU, RSS {} MiB\n",
       Name(stream), rate, bound, handler, of_bound, times, batch, cpu, mib);
+  Say("{:<13}: inbox: aggregate {:>7.0f}/s, {:.2f} of the bound, {:.1f} us of CPU\n", "", aggregate,
+      aggregate_of_bound, aggregate_cpu);
 }
 
 void RunnerBench::Streams() {

@@ -143,6 +143,10 @@ RunnerRun RunGroup(RunnerWorld& world, int outstanding, pubsub::Transport& trans
   group_options.lanes = kConnections;
   group_options.max_batch = kBatch;
   group_options.max_outstanding_messages = outstanding;
+  if (world.by_versions()) {
+    group_options.on_gap = runner::OnGap::kPark;
+    group_options.inbox = runner::InboxMode::kAggregate;
+  }
   runner::Group group(group_options, std::move(world.Declaration().projector), environment);
   RunnerRun run;
   const auto start = Steady::now();

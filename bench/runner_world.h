@@ -42,6 +42,9 @@ class RunnerWorld {
 
   const std::string& database() const { return database_; }
   const std::string& schema() const { return schema_; }
+  // Groups know events again by their versions from now on (inbox: aggregate), or no longer.
+  void ByVersions(bool by_versions) { by_versions_ = by_versions; }
+  bool by_versions() const { return by_versions_; }
   // The declaration, read anew: a Group takes its projector.
   projections::GroupDeclaration Declaration() const;
   int64_t Count(const std::string& sql);
@@ -52,6 +55,7 @@ class RunnerWorld {
   const std::string database_;
   const std::string schema_;
   std::string file_;
+  bool by_versions_ = false;
   std::pair<int64_t, Ids> filled_{0, Ids::kRandom};
   std::unique_ptr<postgres::Connection> connection_;
 };

@@ -285,15 +285,17 @@ void Storm::TickLocks() {
 void Storm::Reset(uint64_t pick) {
   if (reset_ != nullptr) return;  // an operator waits for the last one
   std::vector<std::string> target = {"--to-earliest"};
-  const bool called = ++resets_ % 2 == 1;  // each in its turn
-  if (pick % (called ? 2 : 4) == 0) target.emplace_back("--empty");
+  constexpr const char* kReset[] = {"feed", World::kCalled, World::kVersions};
+  const std::string group = kReset[++resets_ % std::size(kReset)];  // each in its turn
+  const bool feed = group == "feed";
+  if (pick % (feed ? 4 : 2) == 0) target.emplace_back("--empty");
   // (What the time must not leave out is known of the feed alone.)
-  if (pick % 4 >= 2 && !called) {
+  if (pick % 4 >= 2 && feed) {
     if (const std::string time = SafeTime(); !time.empty()) target = {"--to-time", time};
   }
-  reset_ = world_.BeginReset(called ? World::kCalled : "feed", std::move(target));
+  reset_ = world_.BeginReset(group, std::move(target));
   reset_blow_.reset();
-  if (called) {
+  if (group == World::kCalled) {
     reset_blow_ = blows_.size();
     blows_.push_back({.to = Blow::To::kEpoch,
                       .begin = Now(),

@@ -81,6 +81,7 @@ constexpr char kGroupYaml[] = R"(  - file: {}.yaml
     on_gap: {}
     on_poison: {}
     baseline: {}
+    inbox: {}
 )";
 // The runners compare by themselves, too.
 constexpr char kVerifyYaml[] =
@@ -102,8 +103,11 @@ subscriptions:
 }  // namespace
 
 const std::vector<GroupUnderTest>& Groups() {
-  static const std::vector<GroupUnderTest> groups = {
-      {"feed", true}, {"steady", true}, {"latest", false}, {World::kCalled, true, true}};
+  static const std::vector<GroupUnderTest> groups = {{"feed", true},
+                                                     {"steady", true},
+                                                     {"latest", false},
+                                                     {World::kCalled, true, true},
+                                                     {World::kVersions, true, false, true}};
   return groups;
 }
 
@@ -215,15 +219,16 @@ void World::WriteConfigurations() {
             fmt::format(kPublisherYaml, publisher_database_->port(), publisher_bus_->port()));
   std::string groups;
   std::string provision = fmt::format(kProvisionYaml, bus_port_);
-  for (const auto& [name, ordered, called] : Groups()) {
+  for (const auto& [name, ordered, called, by_versions] : Groups()) {
     WriteFile(name + ".yaml",
               fmt::format(fmt::runtime(ordered ? kOrderedProjection : kLatestProjection), name) +
-                  fmt::format(kTotals, name) +
+                  (by_versions ? "" : fmt::format(kTotals, name)) +
                   (called ? fmt::format(kHandler, consumer_port_) : ""));
     // An event that fails again and again while others of the handler are accepted is blamed in the
     // end: the consumer's moods change more often than its tries.
     groups += fmt::format(kGroupYaml, name, called ? 20 : 3, ordered ? "park" : "apply",
-                          ordered ? "park" : "skip", ordered ? "snapshot" : "first_seen");
+                          ordered ? "park" : "skip", ordered ? "snapshot" : "first_seen",
+                          by_versions ? "aggregate" : "event");
     if (std::ranges::find(kInspected, name) != std::end(kInspected)) {
       groups += fmt::format(kVerifyYaml, kGrace, source_url());
     }
@@ -263,7 +268,7 @@ void World::MakeDatabases() {
   }
   const auto feed = Connect(feed_url());
   Script(*feed, kFeedTables);
-  for (const auto& [name, ordered, called] : Groups()) {
+  for (const auto& [name, ordered, called, by_versions] : Groups()) {
     Script(*feed, fmt::format(kReadModel, name, ordered ? "" : ", deleted_at timestamptz"));
   }
 }

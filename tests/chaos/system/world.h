@@ -18,11 +18,12 @@ namespace lockstep::chaos {
 // A consumer group of the run. `feed` is the one whose offsets are reset; `steady` is left alone,
 // so that no replay can cover up a loss; `latest` has a subscription without order, where the
 // version guard alone keeps the newest. `called` has an HTTP handler beside its tables, and is
-// reset.
+// reset; so is `versions`, which knows events again by their versions, and counts nothing.
 struct GroupUnderTest {
   std::string name;
   bool ordered = true;
   bool called = false;
+  bool by_versions = false;
 };
 const std::vector<GroupUnderTest>& Groups();
 
@@ -92,6 +93,7 @@ class World {
   static constexpr char kOutbox[] = "shop.outbox";
   static constexpr char kTopic[] = "chaos.item.changed.v1";
   static constexpr char kCalled[] = "called";
+  static constexpr char kVersions[] = "versions";
   static constexpr char kCalls[] = "calls.tsv";  // the HTTP consumer's ledger
   // So many events can be answered yes in one runner and not be committed.
   static constexpr int kInHand = 2 * 50;  // lanes, max_batch
