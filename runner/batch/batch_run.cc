@@ -193,8 +193,9 @@ absl::StatusOr<bool> BatchRun::OvertakenMeanwhile(const Entry& entry) {
 
 // What a handler did in another generation of the read model, it need not do, or must know of.
 absl::Status BatchRun::FindReplays(projections::ApplyOptions& options) {
-  // Whose clock says when an epoch began and whose when a message was published are two.
-  constexpr std::chrono::hours kClocksApart{1};
+  // Whose clock says when an epoch began and whose when a message was published are two, and either
+  // may be an hour wrong.
+  constexpr std::chrono::hours kClocksApart{3};
   replays_.assign(applied_.size(), batch_.rules_.shadow);
   if (!batch_.projector_.MindsReplays()) return absl::OkStatus();
   std::vector<const envelope::Received*> old;
