@@ -137,6 +137,21 @@ projections:
       Patch: {{merge: [a, b]}}
       Remove: delete
 )";
+// As the ordered one; without counts, so that what is wrong with an amount must be told here.
+inline constexpr char kVersionsProjection[] = R"(group: {0}
+subscription: chaos.events.{0}
+projections:
+  - name: items
+    table: read.{0}_item
+    key: id
+    version: version
+    aggregate: owner
+    events:
+      Is: {{replace: [a, b]}}
+      Set: {{replace: [a, b, amount]}}
+      Patch: {{merge: [a, b]}}
+      Remove: delete
+)";
 // Every event says all that the aggregate is, so that any order will do.
 inline constexpr char kLatestProjection[] = R"(group: {0}
 subscription: chaos.events.{0}

@@ -69,8 +69,8 @@ std::optional<std::set<std::string>> SettledEvents(postgres::Connection& source,
                                "WHERE generation = {0}",
                                kGenerationOf),
                    group);
-  const auto events =
-      source.Execute("SELECT event_id, 'item/' || aggregate_id, version FROM shop.outbox");
+  const auto events = source.Execute(
+      "SELECT event_id, aggregate_type || '/' || aggregate_id, version FROM shop.outbox");
   if (!settled.ok() || !waiting.ok() || !events.ok()) return std::nullopt;
   std::map<std::string, int64_t, std::less<>> versions;
   for (int i = 0; i < settled->rows(); ++i) {

@@ -220,10 +220,12 @@ void World::WriteConfigurations() {
   std::string groups;
   std::string provision = fmt::format(kProvisionYaml, bus_port_);
   for (const auto& [name, ordered, called, by_versions] : Groups()) {
-    WriteFile(name + ".yaml",
-              fmt::format(fmt::runtime(ordered ? kOrderedProjection : kLatestProjection), name) +
-                  (by_versions ? "" : fmt::format(kTotals, name)) +
-                  (called ? fmt::format(kHandler, consumer_port_) : ""));
+    WriteFile(name + ".yaml", fmt::format(fmt::runtime(by_versions ? kVersionsProjection
+                                                       : ordered   ? kOrderedProjection
+                                                                   : kLatestProjection),
+                                          name) +
+                                  (by_versions ? "" : fmt::format(kTotals, name)) +
+                                  (called ? fmt::format(kHandler, consumer_port_) : ""));
     // An event that fails again and again while others of the handler are accepted is blamed in the
     // end: the consumer's moods change more often than its tries.
     groups += fmt::format(kGroupYaml, name, called ? 20 : 3, ordered ? "park" : "apply",
@@ -269,7 +271,10 @@ void World::MakeDatabases() {
   const auto feed = Connect(feed_url());
   Script(*feed, kFeedTables);
   for (const auto& [name, ordered, called, by_versions] : Groups()) {
-    Script(*feed, fmt::format(kReadModel, name, ordered ? "" : ", deleted_at timestamptz"));
+    Script(*feed, fmt::format(kReadModel, name,
+                              by_versions ? ", amount bigint"
+                              : ordered   ? ""
+                                          : ", deleted_at timestamptz"));
   }
 }
 
