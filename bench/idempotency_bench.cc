@@ -1,16 +1,20 @@
 // scripts/bench idempotency (needs: postgres): requests a second that take a key and finish it,
 // beside the same transactions with a bare INSERT … ON CONFLICT DO NOTHING and an UPDATE on a table
 // with the same indexes. In turn, round by round; in one transaction per request, and in two.
+// Beside the rates, the CPU of all that takes part and of the server's sessions alone: of a machine
+// that is busy otherwise these ratios can be believed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/machine_cpu.h"
 #include "idempotency/postgres_store.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
@@ -96,27 +100,41 @@ class IdempotencyBench {
     Must(connection_->Run(kBareTable));
   }
 
-  // Requests a second. A table that others have filled is not measured.
-  double Rate(const Contestant& contestant, bool one_transaction) {
+  struct Cost {
+    double per_s = 0;      // requests
+    double cpu_us = 0;     // a request, of all that takes part
+    double server_us = 0;  // of that, the server's sessions
+  };
+  // A table that others have filled is not measured.
+  Cost Measure(const Contestant& contestant, bool one_transaction) {
     Must(connection_->Run("TRUNCATE lockstep.idempotency_keys, bare.keys"));
     Must(connection_->Run("CHECKPOINT"));
     std::barrier start(options_.connections + 1);
     std::vector<std::jthread> callers;
     const int each = options_.requests / options_.connections;
+    std::atomic<double> server = 0;
     for (int i = 0; i < options_.connections; ++i) {
       callers.emplace_back([&, i] {
         const auto connection = Open();
         for (int n = -20; n < each; ++n) {  // the first are for plans and caches
-          if (n == 0) start.arrive_and_wait();
+          if (n == 0) {
+            start.arrive_and_wait();
+            server -= CpuSeconds(connection->backend_pid());
+          }
           Request(*connection, contestant, fmt::format("request-{}-{}", i, n), one_transaction);
         }
+        server += CpuSeconds(connection->backend_pid());
       });
     }
+    const MachineCpu cpu(options_.database);
     start.arrive_and_wait();
     const auto began = std::chrono::steady_clock::now();
     callers.clear();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    return each * options_.connections / took.count();
+    const double requests = each * options_.connections;
+    return {.per_s = requests / took.count(),
+            .cpu_us = cpu.Seconds() * 1e6 / requests,
+            .server_us = server * 1e6 / requests};
   }
 
  private:
@@ -139,9 +157,21 @@ class IdempotencyBench {
   std::unique_ptr<postgres::Connection> connection_;
 };
 
+using Cost = IdempotencyBench::Cost;
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+double Median(const std::vector<Cost>& costs, double Cost::*of) {
+  std::vector<double> values;
+  for (const Cost& cost : costs) values.push_back(cost.*of);
+  return Median(values);
+}
+nlohmann::ordered_json ToJson(const std::vector<Cost>& costs) {
+  return {{"per_s", static_cast<int64_t>(Median(costs, &Cost::per_s))},
+          {"cpu_us", Median(costs, &Cost::cpu_us)},
+          {"server_us", Median(costs, &Cost::server_us)}};
 }
 
 int Main(const Options& options) {
@@ -150,21 +180,30 @@ int Main(const Options& options) {
                                  {"requests", options.requests},
                                  {"rounds", options.rounds}};
   for (const bool one : {true, false}) {
-    std::vector<double> bare, store, ratio;
+    std::vector<Cost> bare, store;
+    std::vector<double> ratio, cpu_ratio;
     for (int i = 0; i < options.rounds; ++i) {
-      bare.push_back(bench.Rate(kBare, one));
-      store.push_back(bench.Rate(kStore, one));
-      ratio.push_back(store.back() / bare.back());
+      bare.push_back(bench.Measure(kBare, one));
+      store.push_back(bench.Measure(kStore, one));
+      ratio.push_back(store.back().per_s / bare.back().per_s);
+      cpu_ratio.push_back(bare.back().cpu_us / store.back().cpu_us);
     }
     const std::string way = one ? "one_transaction" : "two_transactions";
-    json[way] = {{"bare_per_s", static_cast<int64_t>(Median(bare))},
-                 {"store_per_s", static_cast<int64_t>(Median(store))},
-                 {"ratio", Median(ratio)}};
-    if (!options.json) {
-      fmt::print("{:<17} bare {:>7.0f}/s  store {:>7.0f}/s  ratio {:.2f}  (rounds: {:.2f})\n",
-                 one ? "one transaction" : "two transactions", Median(bare), Median(store),
-                 Median(ratio), fmt::join(ratio, " "));
-    }
+    json[way] = {{"bare", ToJson(bare)},
+                 {"store", ToJson(store)},
+                 {"ratio", Median(ratio)},
+                 {"cpu_ratio", Median(cpu_ratio)}};
+    if (options.json) continue;
+    fmt::print("{}\n", one ? "one transaction" : "two transactions");
+    const auto line = [](const char* who, const std::vector<Cost>& costs) {
+      fmt::print("  {:<6} {:>7.0f}/s  CPU {:>6.1f} µs a request, of the server {:>6.1f}\n", who,
+                 Median(costs, &Cost::per_s), Median(costs, &Cost::cpu_us),
+                 Median(costs, &Cost::server_us));
+    };
+    line("bare", bare);
+    line("store", store);
+    fmt::print("  ratio  {:.2f} by rate (rounds: {:.2f}), {:.2f} by CPU (rounds: {:.2f})\n",
+               Median(ratio), fmt::join(ratio, " "), Median(cpu_ratio), fmt::join(cpu_ratio, " "));
   }
   if (options.json) fmt::print("{}\n", json.dump());
   return 0;

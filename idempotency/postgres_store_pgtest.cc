@@ -54,28 +54,33 @@ TEST_F(PostgresStoreTest, NoFunctionAsksTheCallersPath) {
   EXPECT_EQ(store_.CheckAndPut(Ask("k", "another hash"))->outcome, Outcome::kConflict);
 }
 
-// What no function of ours writes is refused, whoever writes it.
-TEST_F(PostgresStoreTest, TheTableKeepsItsRules) {
-  TakeAndDie("k");
-  const auto refused = [&](const std::string& change) {
-    return postgres::SqlState(connection_->Run("UPDATE lockstep.idempotency_keys SET " + change)) ==
-           "23514";
+// No CHECK looks at what they write, so the functions do.
+TEST_F(PostgresStoreTest, WhatIsTooLargeIsRefusedWhoeverAsks) {
+  const auto refused = [&](const std::string& call) {
+    return postgres::SqlState(connection_->Run("SELECT lockstep.idempotency_" + call)) == "22023";
   };
-  EXPECT_TRUE(refused("state = 'Lost'"));
-  EXPECT_TRUE(refused("lease_until = NULL"));
-  EXPECT_TRUE(refused("state = 'Succeeded'"));
-  EXPECT_TRUE(refused("lease_until = expires_at + interval '1 second'"));
-  EXPECT_TRUE(refused("digest = 'd'"));
-  EXPECT_TRUE(refused("error = 'e'"));
-  EXPECT_TRUE(refused("state = 'Succeeded', lease_until = NULL, digest = repeat('x', 4097)"));
-  EXPECT_TRUE(refused("state = 'Failed', lease_until = NULL"));
-  EXPECT_TRUE(refused("state = 'Failed', lease_until = NULL, error = repeat('x', 2049)"));
-  EXPECT_TRUE(refused("tenant = ''"));
-  EXPECT_TRUE(refused("key = ''"));
-  EXPECT_TRUE(refused("hash = repeat('x', 257)"));
-  EXPECT_TRUE(refused("lease = interval '2 days'"));
-  EXPECT_TRUE(refused("ttl = interval '0'"));
-  EXPECT_FALSE(refused("state = 'Succeeded', lease_until = NULL, digest = repeat('x', 4096)"));
+  EXPECT_TRUE(refused("check_and_put('', 'k', 'h')"));
+  EXPECT_TRUE(refused("check_and_put(repeat('x', 1025), 'k', 'h')"));
+  EXPECT_TRUE(refused("check_and_put('t', NULL, 'h')"));
+  EXPECT_TRUE(refused("check_and_put('t', '', 'h')"));
+  EXPECT_TRUE(refused("check_and_put('t', repeat('é', 513), 'h')"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', NULL)"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', repeat('x', 257))"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', 'h', '0')"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', 'h', '367 days')"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', 'h', NULL)"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', 'h', lease => '-1 s')"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', 'h', lease => '25 hours')"));
+  EXPECT_TRUE(refused("check_and_put('t', 'k', 'h', lease => NULL)"));
+  EXPECT_EQ(Keys(), 0);
+  EXPECT_FALSE(refused("check_and_put(repeat('x', 1024), repeat('x', 1024), repeat('x', 256))"));
+  const std::string token = TakeAndDie("k");
+  EXPECT_TRUE(refused(fmt::format("renew(NULL, 'k', '25 hours', '{}')", token)));
+  EXPECT_TRUE(refused(fmt::format("finish(NULL, 'k', repeat('x', 4097), '{}')", token)));
+  EXPECT_FALSE(refused(fmt::format("finish(NULL, 'k', repeat('x', 4096), '{}')", token)));
+  const std::string other = TakeAndDie("f");
+  EXPECT_FALSE(refused(fmt::format("fail(NULL, 'f', repeat('é', 2000), '{}')", other)));
+  EXPECT_EQ(Keys("octet_length(error) = 2048"), 1);
 }
 
 }  // namespace

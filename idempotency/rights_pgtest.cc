@@ -30,7 +30,7 @@ class Rights : public KeysTest {
   static bool Denied(const absl::Status& status) { return postgres::SqlState(status) == "42501"; }
 };
 
-TEST_F(Rights, ACallerCallsAndDeletesNothing) {
+TEST_F(Rights, ACallerCallsAndHasNoHandInTheTables) {
   const auto caller = As("caller");
   PostgresStore store(*caller);
   const auto go = store.CheckAndPut(Ask("k"));
@@ -44,7 +44,12 @@ TEST_F(Rights, ACallerCallsAndDeletesNothing) {
   EXPECT_EQ(store.CheckAndPut(Ask("dead"))->outcome, Outcome::kGo);
   EXPECT_TRUE(Denied(ReleaseKey(*caller, {.key = "k", .actor = "x"}).status()));
   EXPECT_TRUE(Denied(caller->Run("SELECT lockstep.idempotency_clean()")));
-  EXPECT_TRUE(Denied(caller->Run("UPDATE lockstep.idempotency_keys SET key = 'x'")));
+  for (const char* around : {"SELECT key FROM lockstep.idempotency_keys",
+                             "UPDATE lockstep.idempotency_keys SET state = 'Lost'",
+                             "INSERT INTO lockstep.idempotency_keys (key) VALUES ('x')",
+                             "DELETE FROM lockstep.idempotency_keys"}) {
+    EXPECT_TRUE(Denied(caller->Run(around))) << around;
+  }
   EXPECT_TRUE(Denied(caller->Run("SELECT * FROM lockstep.idempotency_audit")));
   EXPECT_TRUE(Denied(caller->Run("CREATE TABLE lockstep.x ()")));
 }
@@ -66,6 +71,7 @@ TEST_F(Rights, AnOperatorReleasesAndCleansAndFinishesNothing) {
   EXPECT_TRUE(CleanKeys(*desk, 10).ok());
   EXPECT_TRUE(ReleaseKey(*desk, {.key = "k", .actor = "ann", .force = true}).ok());
   EXPECT_EQ(db_.Query("SELECT role FROM lockstep.idempotency_audit").Text(0, 0), Role("operator"));
+  EXPECT_TRUE(Denied(desk->Run("DELETE FROM lockstep.idempotency_keys")));
   EXPECT_TRUE(Denied(desk->Run("DELETE FROM lockstep.idempotency_audit")));
   EXPECT_TRUE(
       Denied(desk->Run("INSERT INTO lockstep.idempotency_audit (actor, role, action, key, "
@@ -80,8 +86,8 @@ TEST_F(Rights, ARevokedRoleHasNothingLeft) {
             0);
 }
 
-// Outboxes live in the same schema: what is taken back of one leaves the other.
-TEST_F(Rights, OutboxAndKeysLeaveEachOtherTheSchema) {
+// Outboxes and sagas live in the same schema: what is taken back of one leaves the others.
+TEST_F(Rights, OutboxKeysAndSagasLeaveEachOtherTheSchema) {
   ASSERT_TRUE(postgres::Migrator(*connection_, "lockstep", sql::OutboxMigrations()).Up().ok());
   const std::string role = Role("caller");
   const auto may = [&] {
@@ -89,6 +95,7 @@ TEST_F(Rights, OutboxAndKeysLeaveEachOtherTheSchema) {
                                     role)) == 1;
   };
   db_.Run("SELECT lockstep.create_outbox('shop.outbox')");
+  ASSERT_TRUE(postgres::Migrator(*connection_, "lockstep", sql::SagaMigrations()).Up().ok());
   const auto outbox = [&](const char* function) {
     db_.Run(fmt::format("SELECT lockstep.{}('shop.outbox', '{}')", function, role));
   };
@@ -99,7 +106,16 @@ TEST_F(Rights, OutboxAndKeysLeaveEachOtherTheSchema) {
   outbox("grant_writer");
   ASSERT_TRUE(ChangeRights(*connection_, "revoke_rights", role).ok());
   EXPECT_TRUE(may()) << "it is still a writer";
+  db_.Run(fmt::format("SELECT lockstep.saga_grant_starter('{}')", role));
   outbox("revoke_rights");
+  EXPECT_TRUE(may()) << "it is still a starter of sagas";
+  ASSERT_TRUE(ChangeRights(*connection_, "grant_caller", role).ok());
+  ASSERT_TRUE(ChangeRights(*connection_, "revoke_rights", role).ok());
+  EXPECT_TRUE(may()) << "as before";
+  ASSERT_TRUE(ChangeRights(*connection_, "grant_caller", role).ok());
+  db_.Run(fmt::format("SELECT lockstep.saga_revoke_rights('{}')", role));
+  EXPECT_TRUE(may()) << "it is still a caller";
+  ASSERT_TRUE(ChangeRights(*connection_, "revoke_rights", role).ok());
   EXPECT_FALSE(may());
 }
 

@@ -99,8 +99,9 @@ Verdict Judge(const absl::StatusOr<Answer>& answered, std::string_view sent) {
         ", a redirect, which is never followed: put the new address into the configuration";
     return verdict;
   }
-  const bool later =
-      status == 408 || status == 425 || status == 429 || status < 200 || status >= 500;
+  // 409 alone says no; with Retry-After an earlier try is at it still (docs/idempotency.md).
+  const bool later = status == 408 || status == 425 || status == 429 || status < 200 ||
+                     status >= 500 || (status == 409 && answered->retry_after.has_value());
   if (later) {
     verdict.outcome = Verdict::Outcome::kOutage;
     verdict.retry_after = answered->retry_after;

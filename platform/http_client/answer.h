@@ -33,7 +33,8 @@ std::string WithoutQuotes(std::string_view text, std::string_view payload);
 struct Verdict {
   enum class Outcome {
     kDone,     // 2xx
-    kOutage,   // 408, 425, 429, 5xx; no answer; 3xx: the endpoint is not (any longer) there
+    kOutage,   // 408, 425, 429, 5xx, 409 with Retry-After; no answer; 3xx: the endpoint is not
+               // (any longer) there
     kRefused,  // other 4xx: the event's fault
   };
   Outcome outcome = Outcome::kDone;

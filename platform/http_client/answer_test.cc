@@ -32,6 +32,14 @@ TEST(Judge, SaysWhomAnAnswerBlames) {
   EXPECT_EQ(Judge(absl::UnavailableError("no route"), "").outcome, Outcome::kOutage);
 }
 
+// As docs/idempotency.md has services answer a request whose earlier try is at work still.
+TEST(Judge, AConflictThatAsksToComeAgainIsNoRefusal) {
+  const Verdict verdict = Judge(Answer{.status = 409, .retry_after = Millis(0)}, "");
+  EXPECT_EQ(verdict.outcome, Outcome::kOutage);
+  EXPECT_EQ(verdict.retry_after, Millis(0));
+  EXPECT_EQ(Judge(Answer{.status = 422, .retry_after = Millis(0)}, "").outcome, Outcome::kRefused);
+}
+
 TEST(Judge, HonoursRetryAfterOfAnOutageOnly) {
   EXPECT_EQ(Judge(Answer{.status = 429, .retry_after = Millis(7000)}, "").retry_after,
             Millis(7000));

@@ -104,6 +104,17 @@ TEST_F(EngineRuns, AMissingFunctionSpendsNoAttempt) {
   EXPECT_EQ(Ledger(), "late");
 }
 
+TEST_F(EngineRuns, AnErrorOfTheDatabaseQuotesNoValue) {
+  RegisterSteps(R"({"name": "reserve", "action": "sql:shop.cast", "retry": {"max_attempts": 1}})");
+  db_.Run(
+      "CREATE FUNCTION shop.cast(request jsonb) RETURNS jsonb LANGUAGE sql AS "
+      "$$ SELECT to_jsonb((request->>'card')::int) $$");
+  Run();
+  const std::string id = Start({{"card", "4242-secret"}});
+  ASSERT_TRUE(Becomes(id, SagaState::kFailed));
+  EXPECT_EQ(StepOf(id, "reserve").last_error, "invalid input syntax for type integer: \"…\"");
+}
+
 TEST_F(EngineRuns, ARequestThatCannotBeMadeFailsItsStep) {
   RegisterSteps(
       R"({"name": "reserve", "action": "sql:shop.note", "request": {"what": "$.input.missing"}})");
@@ -485,6 +496,15 @@ TEST_F(EngineRuns, AServiceThatIsStillAtItIsAskedAgain) {
   const std::string id = Start();
   ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
   EXPECT_EQ(Asked(), "charge charge charge");
+}
+
+TEST_F(EngineRuns, ABusyServiceLeavesNoDoubtOfACallThatMayNotBeMadeTwice) {
+  RegisterSteps(HttpStep("charge", false));
+  Tell("charge", {HttpTestServer::Status(409, "Retry-After: 0\r\n")});
+  Run();
+  const std::string id = Start();
+  ASSERT_TRUE(Becomes(id, SagaState::kCompleted));
+  EXPECT_EQ(Asked(), "charge charge");
 }
 
 // A service signals in a transaction that takes its time.

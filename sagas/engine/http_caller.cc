@@ -12,17 +12,12 @@ namespace {
 constexpr Millis kLongestCall{600'000};
 constexpr size_t kMostOrigins = 1'000;
 
-// An earlier try of ours is at it still (docs/idempotency.md): come again, and hear its end.
-bool Busy(const absl::StatusOr<http::Answer>& answer) {
-  return answer.ok() && answer->status == 409 && answer->retry_after.has_value();
-}
-
 // By this try; of one before it nothing is said.
 bool CertainlyNotDone(const absl::StatusOr<http::Answer>& answer) {
   if (!answer.ok()) return http::WasNeverSent(answer.status());
-  if (Busy(answer)) return true;
-  // Too early, too many: the server says that it has not looked at it.
-  return answer->status == 425 || answer->status == 429;
+  // Too early, too many: the server says that it has not looked at it. 409: an earlier try is at it
+  // still; come again, and hear its end.
+  return answer->status == 425 || answer->status == 429 || answer->status == 409;
 }
 
 }  // namespace
@@ -108,7 +103,7 @@ Outcome HttpCaller::OutcomeOf(const absl::StatusOr<http::Answer>& answer, const 
     }
     return Outcome::Done(KeptResult(std::move(result)));
   }
-  if (verdict.outcome == http::Verdict::Outcome::kRefused && !Busy(answer)) {
+  if (verdict.outcome == http::Verdict::Outcome::kRefused) {
     return Outcome::Refused(kRefusedCode, verdict.words);
   }
   const bool late = !answer.ok() && absl::IsDeadlineExceeded(answer.status());
@@ -116,7 +111,7 @@ Outcome HttpCaller::OutcomeOf(const absl::StatusOr<http::Answer>& answer, const 
           .code = late ? kTimeoutCode : kUnavailableCode,
           .words = verdict.words,
           .certain = CertainlyNotDone(answer),
-          .retry_after = Busy(answer) ? answer->retry_after : verdict.retry_after};
+          .retry_after = verdict.retry_after};
 }
 
 }  // namespace lockstep::sagas

@@ -11,4 +11,3 @@ DROP FUNCTION idempotency_refuse(text, text, uuid);
 DROP FUNCTION idempotency_check_and_put(text, text, text, interval, interval, boolean);
 DROP TABLE idempotency_audit;
 DROP TABLE idempotency_keys;
-DROP FUNCTION idempotency_row_holds(text, text, text, text, interval, timestamptz, interval, timestamptz, text, text);

@@ -1,7 +1,7 @@
 -- Idempotency keys: requests that must not be done twice. A caller puts its key before the work and finishes it after;
 -- whoever comes with the same key meanwhile or later learns what became of it. In the caller's own transaction (effect
 -- and record commit together) or outside of it. docs/idempotency.md.
--- Everything runs with the caller's rights, and no function asks the caller's search_path.
+-- A function runs with the rights of its owner, for whom it was granted to; none asks the caller's search_path.
 --
 --   1. Tables
 --   2. What callers call     check and put, finish, fail, renew
@@ -10,23 +10,8 @@
 
 -- 1. Tables ------------------------------------------------------------------------------------------------
 
--- What holds for every row, as one function: a CHECK is read anew by every statement that writes, and each costs more than
--- all of this. Sizes are what an index and a glance can take.
-CREATE FUNCTION idempotency_row_holds(tenant text, key text, hash text, state text, lease interval, lease_until timestamptz,
-                                      ttl interval, expires_at timestamptz, digest text, error text)
-RETURNS boolean LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
-BEGIN
-  RETURN coalesce(octet_length(tenant), 1) BETWEEN 1 AND 1024 AND octet_length(key) BETWEEN 1 AND 1024
-    AND octet_length(hash) BETWEEN 1 AND 256
-    AND lease > interval '0' AND lease <= interval '24 hours' AND ttl > interval '0' AND ttl <= interval '366 days'
-    AND CASE state
-          WHEN 'InFlight' THEN coalesce(lease_until <= expires_at, false) AND digest IS NULL AND error IS NULL
-          WHEN 'Succeeded' THEN lease_until IS NULL AND error IS NULL AND coalesce(octet_length(digest), 0) <= 4096
-          WHEN 'Failed' THEN lease_until IS NULL AND digest IS NULL AND coalesce(octet_length(error), 2049) <= 2048
-          ELSE false
-        END;
-END $$;
-
+-- Nobody but the functions below writes it, and they look at what they are given: a CHECK would be read anew by every
+-- statement, and cost more than all of their looking.
 CREATE TABLE idempotency_keys (
   tenant      text,
   key         text NOT NULL,
@@ -45,9 +30,7 @@ CREATE TABLE idempotency_keys (
   digest      text,  -- of the result, never the result itself
   error       text,
   created_at  timestamptz NOT NULL,
-  updated_at  timestamptz NOT NULL,
-  CONSTRAINT row_holds CHECK (
-    idempotency_row_holds(tenant, key, hash, state, lease, lease_until, ttl, expires_at, digest, error))
+  updated_at  timestamptz NOT NULL
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 -- A NULL tenant is one like any other; an empty one is none.
 CREATE UNIQUE INDEX idempotency_key_of_tenant ON idempotency_keys ((coalesce(tenant, '')), key);
@@ -81,7 +64,7 @@ CREATE FUNCTION idempotency_check_and_put(
   tenant text, key text, hash text, ttl interval DEFAULT '24 hours', lease interval DEFAULT '60 seconds',
   retry_failed boolean DEFAULT false,
   OUT outcome text, OUT code text, OUT digest text, OUT error text, OUT token uuid)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_variable
 DECLARE
   at   timestamptz := clock_timestamp();
@@ -186,7 +169,7 @@ END $$;
 -- The work is done. `token` is what check_and_put answered; in the same transaction it may be left away. A caller that
 -- has lost its key is refused (SQLSTATE LS002), which spoils its transaction; the same finish again is none.
 CREATE FUNCTION idempotency_finish(tenant text, key text, digest text, token uuid DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_variable
 DECLARE
   at timestamptz := clock_timestamp();
@@ -213,7 +196,7 @@ END $$;
 
 -- The work failed, for good as far as the caller can tell. The error is cut at 2 KiB; it is kept and shown: no payload.
 CREATE FUNCTION idempotency_fail(tenant text, key text, error text, token uuid DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_variable
 DECLARE
   at    timestamptz := clock_timestamp();
@@ -239,7 +222,7 @@ END $$;
 
 -- The work goes on: the lease begins anew. Refused like a finish when the key is another's. Answers its new end.
 CREATE FUNCTION idempotency_renew(tenant text, key text, lease interval DEFAULT '60 seconds', token uuid DEFAULT NULL)
-RETURNS timestamptz LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+RETURNS timestamptz LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_variable
 DECLARE
   at     timestamptz := clock_timestamp();
@@ -266,7 +249,7 @@ END $$;
 -- Deletes what has expired, a batch at a time; answers how many rows. (check_and_put takes no notice of them anyway.)
 -- What a clock gone wrong has written for times that no TTL reaches gets a whole TTL from now.
 CREATE FUNCTION idempotency_clean(at_most int DEFAULT 1000) RETURNS bigint
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
   at   timestamptz := clock_timestamp();
   gone bigint;
@@ -288,7 +271,7 @@ END $$;
 -- Frees a key by hand, with an audit entry: as if it had never been. Answers the state that it had; NULL = it is not
 -- there. One whose caller may be at work is refused, unless forced: its finish will be refused then.
 CREATE FUNCTION idempotency_release(tenant text, key text, actor text, note text DEFAULT NULL, force boolean DEFAULT false)
-RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_variable
 DECLARE
   held lockstep.idempotency_keys;
@@ -310,14 +293,19 @@ END $$;
 
 -- 4. Rights ----------------------------------------------------------------------------------------------------
 
--- The least rights that each part needs. The roles are the user's own; whoever calls these owns the tables.
+-- Functions are nobody's until they are granted. The roles are the user's own; whoever calls these owns the tables.
+REVOKE ALL ON FUNCTION idempotency_check_and_put(text, text, text, interval, interval, boolean),
+  idempotency_finish(text, text, text, uuid), idempotency_fail(text, text, text, uuid),
+  idempotency_renew(text, text, interval, uuid), idempotency_refuse(text, text, uuid), idempotency_clean(int),
+  idempotency_release(text, text, text, text, boolean) FROM PUBLIC;
 
--- A service that calls check_and_put, finish, fail and renew.
+-- A service that calls check_and_put, finish, fail and renew. It reads nothing.
 CREATE FUNCTION idempotency_grant_caller(role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA lockstep TO %s', role);
-  EXECUTE format('GRANT SELECT, INSERT, UPDATE (hash, state, token, taken_in, attempts, lease, lease_until, ttl, expires_at, '
-                 'digest, error, created_at, updated_at) ON lockstep.idempotency_keys TO %s', role);
+  EXECUTE format('GRANT EXECUTE ON FUNCTION lockstep.idempotency_check_and_put(text, text, text, interval, interval, boolean), '
+                 'lockstep.idempotency_finish(text, text, text, uuid), lockstep.idempotency_fail(text, text, text, uuid), '
+                 'lockstep.idempotency_renew(text, text, interval, uuid) TO %s', role);
 END $$;
 
 -- Who looks: lockstepctl idempotency list, show.
@@ -331,18 +319,26 @@ END $$;
 CREATE FUNCTION idempotency_grant_operator(role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   PERFORM lockstep.idempotency_grant_reader(role);
-  EXECUTE format('GRANT DELETE, UPDATE (lease_until, expires_at) ON lockstep.idempotency_keys TO %s', role);
-  EXECUTE format('GRANT INSERT (actor, action, tenant, key, state, note) ON lockstep.idempotency_audit TO %s', role);
+  EXECUTE format('GRANT EXECUTE ON FUNCTION lockstep.idempotency_release(text, text, text, text, boolean), '
+                 'lockstep.idempotency_clean(int) TO %s', role);
 END $$;
 
 -- Takes back what the functions above gave, and the schema where the role has nothing else in it.
 CREATE FUNCTION idempotency_revoke_rights(role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  one regprocedure;
 BEGIN
   EXECUTE format('REVOKE ALL ON lockstep.idempotency_keys, lockstep.idempotency_audit FROM %s', role);
+  FOR one IN SELECT p.oid FROM pg_proc p
+             WHERE p.pronamespace = 'lockstep'::regnamespace AND p.proname LIKE 'idempotency\_%' LOOP
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', one, role);
+  END LOOP;
   IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a
                  WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role)
      AND NOT EXISTS (SELECT 1 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
-                     WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role) THEN
+                     WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role)
+     AND NOT EXISTS (SELECT 1 FROM pg_proc p, aclexplode(p.proacl) a
+                     WHERE p.pronamespace = 'lockstep'::regnamespace AND a.grantee = role) THEN
     EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
   END IF;
 END $$;

@@ -1106,7 +1106,9 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a
                    WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role)
        AND NOT EXISTS (SELECT 1 FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
-                       WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role) THEN
+                       WHERE c.relnamespace = 'lockstep'::regnamespace AND a.grantee = role)
+       AND NOT EXISTS (SELECT 1 FROM pg_proc p, aclexplode(p.proacl) a
+                       WHERE p.pronamespace = 'lockstep'::regnamespace AND a.grantee = role) THEN
       EXECUTE format('REVOKE USAGE ON SCHEMA lockstep FROM %s', role);
     END IF;
   END IF;
