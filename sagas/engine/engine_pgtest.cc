@@ -455,25 +455,26 @@ TEST_F(EngineRuns, ACallThatHasNoPlaceIsNotBegun) {
 }
 
 TEST_F(EngineRuns, AFunctionThatHasNoThreadIsNotBegun) {
-  RegisterSteps(R"({"name": "score", "action": "fn:score", "timeout": "100s"})");
+  RegisterSteps(SqlStep("reserve") +
+                R"(,{"name": "score", "action": "fn:score", "timeout": "100s"})");
   std::atomic<bool> go = false;
   EngineOptions options = Options();
   options.function_threads = 1;
+  options.workers = 1;
   Run(options,
       {{"score", [&](const StepCall&, const std::stop_token& stop) -> absl::StatusOr<Json> {
           Eventually([&] { return go || stop.stop_requested(); });
           return Json();
         }}});
-  const std::string ids[] = {Start(), Start()};
-  const auto in_flight = [&] {
-    return db_.QueryInt("SELECT count(*) FROM lockstep.saga_steps WHERE state = 'InFlight'");
-  };
-  ASSERT_TRUE(Eventually([&] { return in_flight() == 1; }));
-  // Both have been taken, and there is nothing to do for either.
-  ASSERT_TRUE(Eventually([&] {
-    return db_.QueryInt("SELECT count(*) FROM lockstep.saga_work WHERE token IS NOT NULL") == 2;
-  }));
-  EXPECT_EQ(in_flight(), 1);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 3; ++i) {
+    ids.push_back(Start());
+    ASSERT_TRUE(StepBecomes(ids.back(), "reserve", StepState::kSucceeded));
+    if (i > 0) continue;
+    ASSERT_TRUE(StepBecomes(ids[0], "score", StepState::kInFlight));
+  }
+  // The one worker has come to the third: it is done with the second.
+  EXPECT_EQ(StepOf(ids[1], "score").state, StepState::kReady);
   go = true;
   for (const std::string& id : ids) EXPECT_TRUE(Becomes(id, SagaState::kCompleted));
 }
