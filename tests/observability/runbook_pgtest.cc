@@ -115,7 +115,6 @@ TEST_F(RunbookTest, ItsCommandsCanBeTyped) {
       line = With(line, "<source>", "'" + pair_.source.url() + "'");
       line = With(line, "<event_id>", event);
       line = With(line, "<backfill>", "videos");
-      line = With(line, "<def>", "order");
       if (line.find("<saga>") != std::string::npos) line = With(line, "<saga>", SagaFor(line));
       line = With(line, "catalog.yaml", LOCKSTEP_BUILD "/examples/catalog/catalog.yaml");
       const bool outbox = std::regex_search(line, std::regex(" (outbox|backfill|saga) "));
