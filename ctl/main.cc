@@ -2,9 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "ctl/command/command.h"
+#include "ctl/command/completion.h"
+#include "ctl/command/help.h"
+#include "ctl/command/pages.h"
+#include "platform/config/config.h"
 #include "platform/config/database_address.h"
 #include "platform/log/log.h"
 #include "platform/mutex_checks.h"
@@ -19,7 +24,7 @@ const CLI::App& Innermost(const CLI::App& app) {
   return chosen.empty() ? app : Innermost(*chosen.front());
 }
 
-// "lockstepctl outbox: no command 'pendin'; there are: create, drop"
+// "lockstepctl outbox: no command 'crate', did you mean create? There are: create, drop"
 std::string ExplainMissingCommand(const CLI::App& app) {
   const CLI::App& group = Innermost(app);
   std::vector<std::string> names;
@@ -28,7 +33,10 @@ std::string ExplainMissingCommand(const CLI::App& app) {
       &group == &app ? app.get_name() : app.get_name() + " " + group.get_name();
   for (const std::string& word : app.remaining(true)) {
     if (word.starts_with('-')) continue;
-    return fmt::format("{}: no command '{}'; there are: {}", where, word, fmt::join(names, ", "));
+    const std::string near = NearestWord(word, names);
+    return fmt::format("{}: no command '{}'{}; there are: {}", where, word,
+                       near.empty() ? "" : fmt::format(" (did you mean {}?)", near),
+                       fmt::join(names, ", "));
   }
   return fmt::format("{}: name a command: {}", where, fmt::join(names, ", "));
 }
@@ -55,6 +63,22 @@ int ParseAndRun(CLI::App& app, std::vector<std::string> arguments) {
   return 0;
 }
 
+// `help outbox list` is `outbox list --help`; `__complete` is what a shell's Tab asks.
+bool IsHelp(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "help") return false;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
+  return true;
+}
+
+bool AnswersTab(const CommandNode& program, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "__complete") return false;
+  for (const std::string& line : Complete(program, std::span(arguments).subspan(1))) {
+    fmt::print("{}\n", line);
+  }
+  return true;
+}
+
 }  // namespace
 }  // namespace lockstep::ctl
 
@@ -62,27 +86,35 @@ int main(int argc, char** argv) {
   using namespace lockstep::ctl;
   lockstep::LeaveMutexesUnchecked();
   lockstep::log::Configure({.level = lockstep::log::Level::kWarning});
-  CLI::App app{
-      "lockstepctl: looks at and operates Lockstep's outboxes, consumer groups and offsets",
-      "lockstepctl"};
+  CommandNode node{
+      .name = "lockstepctl",
+      .help = "looks at and operates Lockstep's outboxes, consumer groups and offsets"};
+  CLI::App app{node.help, node.name};
+  app.formatter_fn(
+      [&node](const CLI::App*, std::string, CLI::AppFormatMode) { return HelpText(node, stdout); });
   app.set_version_flag("--version", "lockstepctl " + lockstep::BuildText());
   app.require_subcommand(1);
   app.fallthrough();  // --json and friends may stand behind the subcommand
 
   Context context;
-  app.add_option("--database", context.database,
-                 "Postgres, as postgresql://user@host/database; without it, the file's of --config")
-      ->envname("LOCKSTEP_DATABASE");
-  app.add_option("--database-password-file", context.password_file,
-                 "a file that has the password, in place of one in the address")
-      ->envname("LOCKSTEP_DATABASE_PASSWORD_FILE");
-  app.add_option("--config", context.config, "a publisher's or runner's configuration file");
-  app.add_flag("--json", context.json, "answer in JSON");
-  app.add_flag("--yes,-y", context.yes, "don't ask before changing something");
-  app.add_option("--confirm-database", context.confirmed,
-                 "with --yes: the name of a database that is not on this machine, to change it");
+  const Command program(app, context, node);
+  program.With(
+      {{"--database", &context.database,
+        "Postgres, as postgresql://user@host/database; without it, LOCKSTEP_DATABASE or the file's "
+        "of --config"},
+       {"--database-password-file", &context.password_file,
+        "a file that has the password, in place of one in the address"},
+       {"--config", &context.config,
+        "a publisher's, runner's or orchestrator's configuration file"},
+       {"--json", &context.json, "answer in JSON"},
+       {"--dry-run", &context.dry_run, "show what would be changed, and change nothing"},
+       {"--yes,-y", &context.yes, "don't ask before changing something"},
+       {"--confirm-database", &context.confirmed,
+        "with --yes: the name of a database that is not on this machine, to change it"}});
+  app.get_option("--database")->envname("LOCKSTEP_DATABASE");
+  app.get_option("--database-password-file")->envname("LOCKSTEP_DATABASE_PASSWORD_FILE");
+  app.get_option("--dry-run")->excludes(app.get_option("--yes"));
 
-  const Command program(app, context);
   for (const auto add :
        {AddBackfill,   AddDeadLetters, AddErase,     AddGroupCommands, AddIdempotency, AddMigrate,
         AddCheckpoint, AddLag,         AddOffsets,   AddOutbox,        AddParked,      AddProvision,
@@ -90,10 +122,13 @@ int main(int argc, char** argv) {
         AddRoles,      AddSaga,        AddSchema,    AddTrace,         AddVerify}) {
     add(program);
   }
+  AddPages(program, node);
 
-  // The last argument first, as CLI11 wants them; from here on the process list shows no password.
-  std::vector<std::string> arguments(std::make_reverse_iterator(argv + argc),
-                                     std::make_reverse_iterator(argv + 1));
-  lockstep::HidePasswords(argc, argv);
-  return ParseAndRun(app, std::move(arguments));
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  lockstep::HidePasswords(argc, argv);  // from here on the process list shows none
+  if (AnswersTab(node, arguments)) return 0;
+  IsHelp(arguments);
+  // The last argument first, as CLI11 wants them.
+  return ParseAndRun(app, {std::make_move_iterator(arguments.rbegin()),
+                           std::make_move_iterator(arguments.rend())});
 }

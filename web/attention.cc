@@ -20,7 +20,7 @@ constexpr int kMostKeys = 5;  // parked keys and dead rows that get a note of th
 
 constexpr char kWhereVersionsAre[] =
     " They follow by themselves when it arrives. Where is it? Ask the source's database: "
-    "lockstepctl outbox pending, and outbox dead, with --key; or lockstepctl trace.";
+    "lockstepctl outbox list, with --key; or lockstepctl trace.";
 
 constexpr char kSessions[] =
     "SELECT pid, wait_event_type, wait_event, pg_blocking_pids(pid) AS waits_for, left(query, 60) "
@@ -185,7 +185,7 @@ class Notes {
           fmt::format("The publisher's last heartbeat came {} ago. This runner has nothing in "
                       "hand: the publisher has stopped, or the topic is out of its reach. Look "
                       "at the publisher's own page, or at what waits in its outbox: "
-                      "lockstepctl outbox pending, with the source's database and table.",
+                      "lockstepctl outbox list, with the source's database and table.",
                       Age(silence)),
           {ShowLag()});
     } else if (lag > alert) {
@@ -222,7 +222,7 @@ class Notes {
                       "minutes.",
                       classes),
           {{"See which", command("verify")},
-           {"See what would be sent again; --execute does it", command("repair")}});
+           {"See what would be sent again, and confirm it", command("repair")}});
     }
     if (const int64_t failures = IntOf(table, "failures"); failures > 1) {
       Add("warning",
@@ -331,8 +331,8 @@ class Notes {
   // Whoever looks at it decides: it comes in after all, or is given up.
   std::vector<Step> AboutLetter(int64_t letter, const std::string& group) const {
     const auto command = [&](const char* verb, const char* reason) {
-      return fmt::format("{} dead-letters {} --id {}{} --reason '{}'", ctl_, verb, letter,
-                         Of(group), reason);
+      return fmt::format("{} dead-letters {} {}{} --reason '{}'", ctl_, verb, letter, Of(group),
+                         reason);
     };
     return {{"See the event and why it failed",
              fmt::format("{} dead-letters show {}{}", ctl_, letter, Of(group))},
@@ -394,7 +394,8 @@ class Notes {
   }
 
   Step Pending(const std::string& table) const {
-    return {"See which rows wait", fmt::format("{} outbox pending {}", ctl_, Quoted(table))};
+    return {"See which rows wait",
+            fmt::format("{} outbox list {} --state pending", ctl_, Quoted(table))};
   }
 
   void DeadRows(const json& outbox, const std::string& table) {
@@ -411,15 +412,16 @@ class Notes {
                   ? fmt::format(" {} later rows of its key wait behind it.", IntOf(row, "held"))
                   : ""),
           {{"See the row and why it was refused",
-            fmt::format("{} outbox show {} --event {}", ctl_, Quoted(table), event)},
+            fmt::format("{} outbox show {} {}", ctl_, Quoted(table), event)},
            {"Once the cause is mended: send it again, and then what waits behind it",
-            fmt::format("{} outbox replay {} --event {}", ctl_, Quoted(table), event)}});
+            fmt::format("{} outbox replay {} {}", ctl_, Quoted(table), event)}});
     }
     const int64_t more = IntOf(outbox, "dead") - std::min(told, kMostKeys);
     if (more > 0) {
       Add("warning", fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
           "Rows that Pub/Sub has refused for good are kept until you decide.",
-          {{"See which, and why", fmt::format("{} outbox dead {}", ctl_, Quoted(table))}});
+          {{"See which, and why",
+            fmt::format("{} outbox list {} --state dead", ctl_, Quoted(table))}});
     }
   }
 

@@ -128,10 +128,10 @@ TEST(Attention, NamesTheParkedKeyItsReasonAndWhatToType) {
   EXPECT_EQ(notes[0]["commands"][0]["command"],
             "lockstepctl --config r.yaml dead-letters show 41 --group 'feed'");
   EXPECT_EQ(notes[0]["commands"][1]["command"],
-            "lockstepctl --config r.yaml dead-letters replay --id 41 --group 'feed' --reason 'why "
+            "lockstepctl --config r.yaml dead-letters replay 41 --group 'feed' --reason 'why "
             "it works now'");
   EXPECT_EQ(notes[0]["commands"][2]["command"],
-            "lockstepctl --config r.yaml dead-letters discard --id 41 --group 'feed' --reason 'why "
+            "lockstepctl --config r.yaml dead-letters discard 41 --group 'feed' --reason 'why "
             "it is not needed'");
 }
 
@@ -231,7 +231,7 @@ TEST(Attention, QuotesForTheShell) {
       {"role", "publisher"},
       {"outboxes", {{{"table", "a.b'; rm"}, {"state", "stuck"}, {"detail", "x"}}}}};
   EXPECT_EQ(Attention(document)[0]["commands"][0]["command"],
-            "lockstepctl outbox pending 'a.b'\\''; rm'");
+            "lockstepctl outbox list 'a.b'\\''; rm' --state pending");
 }
 
 TEST(Attention, CountsTheParkedKeysThatGetNoNoteOfTheirOwn) {

@@ -87,7 +87,7 @@ TEST_F(ByVersionsCtl, TraceTellsByTheVersion) {
 }
 
 TEST_F(ByVersionsCtl, DeadLettersAndGapsAreEndedAsEver) {
-  EXPECT_EQ(world_.Ctl("--yes dead-letters discard --key item/a").status, 0);
+  EXPECT_EQ(world_.Ctl("--yes dead-letters discard --key item/a --reason gone").status, 0);
   EXPECT_TRUE(world_.Await([&] {
     return world_.Count("SELECT count(*) FROM rm.items WHERE id = 'a' AND version = 4") == 1;
   }));
@@ -124,8 +124,7 @@ TEST_F(ByVersionsCtl, TheKeyCountsFromTheNextGenerationOn) {
     return world_.Count("SELECT count(*) FROM rm.items WHERE id = 'b' AND version = 2");
   }));
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.inbox"), 0);
-  const auto reset =
-      world_.Ctl("offsets reset feed --to-earliest --empty --reason test --execute --yes");
+  const auto reset = world_.Ctl("offsets reset feed --to-earliest --empty --reason test --yes");
   ASSERT_EQ(reset.status, 0) << reset.err;
   ASSERT_TRUE(world_.Await([&] {
     return world_.Count("SELECT count(*) FROM rm.items WHERE id = 'b' AND version = 2") == 1 &&

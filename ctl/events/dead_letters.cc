@@ -7,6 +7,7 @@
 #include "ctl/command/command.h"
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
+#include "ctl/command/table.h"
 #include "ctl/group/runner_context.h"
 #include "platform/status.h"
 #include "platform/text.h"
@@ -20,15 +21,15 @@ namespace {
 using state::DeadLetterFilter;
 using state::DeadLetterRow;
 
-constexpr int kMost = 10'000;
-constexpr size_t kReasonWidth = 60;
+constexpr int kMost = 100'000;
+constexpr size_t kShown = 20;  // of those that a command is about
 
 struct DeadLettersOptions {
-  std::string group, schema, reason;
+  std::string group, schema;
   DeadLetterFilter filter;
   int64_t id = 0;
   int limit = 100;
-  bool payload = false, release = false, accept_missing = false;
+  bool payload = false, all = false, accept_missing = false;
 };
 
 state::DeadLetters Letters(const GroupDesk& desk) {
@@ -51,18 +52,27 @@ Json LetterJson(const DeadLetterRow& row) {
           {"waiting", row.waiting},
           {"payload_bytes", row.payload_bytes},
           {"note", row.note},
-          {"dead_at", row.dead_at}};
+          {"dead_at", FormatTimestamp(row.dead_at)}};
 }
 
-// What a dangerous command is about goes to the terminal: stdout is for its answer.
-void PrintTable(const std::vector<DeadLetterRow>& rows, std::FILE* to) {
-  Print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", "ID", "STATE", "EVENT",
-        "AGGREGATE", "VERSION", "WAITING", "CODE", "REASON");
+void PrintLetters(const std::vector<DeadLetterRow>& rows, size_t most, std::FILE* to) {
+  using enum Table::Column::Kind;
+  Table table({{"ID", kNumber},
+               {"STATE"},
+               {"DEAD SINCE", kTime},
+               {"AGGREGATE"},
+               {"VERSION", kNumber},
+               {"TYPE", kCut},
+               {"WAITING", kNumber},
+               {"CODE"},
+               {"REASON", kCut}});
   for (const DeadLetterRow& row : rows) {
-    Print(to, "{:>6}  {:<11}  {:<36}  {:<28}  {:>7}  {:>7}  {:<26}  {}\n", row.id, row.state,
-          row.event_id, row.aggregate_key, row.version ? std::to_string(*row.version) : "",
-          row.waiting, row.code, Truncate(row.reason, kReasonWidth));
+    if (most-- == 0) break;
+    table.Add({row.id, Table::Cell(row.state, StyleOf(row.state)), FormatTimestamp(row.dead_at),
+               row.aggregate_key, OrNull(row.version), row.event_type, row.waiting, row.code,
+               row.reason});
   }
+  table.Print(to);
 }
 
 // At most `limit` of them, and a word on the terminal if there are more.
@@ -83,13 +93,14 @@ absl::StatusOr<std::vector<DeadLetterRow>> Find(const GroupDesk& desk,
 
 absl::Status ListLetters(const Context& context, const DeadLettersOptions& options) {
   ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
-  ASSIGN_OR_RETURN(const auto rows,
-                   Find(desk, options.filter, options.limit, "--limit shows more"));
+  DeadLetterFilter filter = options.filter;
+  filter.newest_first = true;
+  ASSIGN_OR_RETURN(const auto rows, Find(desk, filter, options.limit, "--limit shows more"));
   return context.Answer(ListOf(rows, LetterJson), [&] {
     if (rows.empty()) {
       Print("Group {} has no such dead letter.\n", desk.group);
     } else {
-      PrintTable(rows, stdout);
+      PrintLetters(rows, rows.size(), stdout);
     }
   });
 }
@@ -119,7 +130,7 @@ absl::Status ShowLetter(const Context& context, const DeadLettersOptions& option
   json["attributes"] = Json::parse(row.attributes, nullptr, false);
   if (options.payload) json["payload"] = Payload(desk, row, json["attributes"]);
   return context.Answer(json, [&] {
-    for (const auto& [key, value] : json.items()) PrintMember(14, key, value);
+    PrintMembers(json);
     if (!options.payload) Print("The payload is shown with --payload.\n");
   });
 }
@@ -129,17 +140,27 @@ absl::Status ShowLetter(const Context& context, const DeadLettersOptions& option
 absl::StatusOr<std::vector<DeadLetterRow>> Choose(const Context& context, const GroupDesk& desk,
                                                   const DeadLettersOptions& options,
                                                   const char* state, const char* does) {
-  if (!options.filter.selective()) {
+  if (options.filter.selective() == options.all) {
     return InvalidArgument(
-        "say which dead letters are meant: --id, --event, --key, --code or --type");
+        "say which dead letters are meant: their ids, or a filter (--event, --key, --code, "
+        "--type); "
+        "or --all");
   }
   DeadLetterFilter filter = options.filter;
   filter.state = state;
   ASSIGN_OR_RETURN(auto rows, Find(desk, filter, kMost, "repeat the command for the rest"));
-  if (rows.empty()) return NotFound("group '{}' has no such dead letter", desk.group);
-  PrintTable(rows, stderr);
-  RETURN_IF_ERROR(context.Confirm(
-      fmt::format("{} {} dead letter(s) of group {}.", does, rows.size(), desk.group)));
+  if (rows.empty()) {
+    return NotFound("group '{}' has no such dead letter that is {}", desk.group, state);
+  }
+  if (!context.json) {
+    PrintLetters(rows, kShown, context.plan_out());
+    if (rows.size() > kShown) Print(context.plan_out(), "… and {} more\n", rows.size() - kShown);
+  }
+  const Json ids = ListOf(rows, [](const DeadLetterRow& row) { return row.id; });
+  // What is confirmed is what is done: these, whatever fits the filter meanwhile.
+  RETURN_IF_ERROR(context.Confirm(fmt::format("{} {} dead letter{} of group {}.", does, rows.size(),
+                                              rows.size() == 1 ? "" : "s", desk.group),
+                                  {{"group", desk.group}, {"count", rows.size()}, {"ids", ids}}));
   return rows;
 }
 
@@ -161,7 +182,7 @@ absl::Status Resolve(const Context& context, const DeadLettersOptions& options, 
     const absl::Status resolved = resolver.Resolve({.id = row.id,
                                                     .replay = replay,
                                                     .operator_name = OperatorOfThis(),
-                                                    .reason = options.reason,
+                                                    .reason = context.reason,
                                                     .accept_missing = options.accept_missing});
     if (resolved.ok()) {
       done.push_back(row.id);
@@ -183,16 +204,14 @@ absl::Status Resolve(const Context& context, const DeadLettersOptions& options, 
                             rows.size());
 }
 
-absl::Status Quarantine(const Context& context, const DeadLettersOptions& options) {
+absl::Status Quarantine(const Context& context, const DeadLettersOptions& options, bool release) {
   ASSIGN_OR_RETURN(const GroupDesk desk, OpenDesk(context, options.group, options.schema));
-  ASSIGN_OR_RETURN(const auto rows,
-                   Choose(context, desk, options, options.release ? "quarantined" : "dead",
-                          options.release ? "Takes out of quarantine" : "Quarantines"));
+  ASSIGN_OR_RETURN(const auto rows, Choose(context, desk, options, release ? "quarantined" : "dead",
+                                           release ? "Takes out of quarantine" : "Quarantines"));
   std::vector<int64_t> ids;
   for (const DeadLetterRow& row : rows) ids.push_back(row.id);
-  ASSIGN_OR_RETURN(const int64_t moved,
-                   Letters(desk).Quarantine(desk.connection(), ids, !options.release,
-                                            OperatorOfThis(), options.reason));
+  ASSIGN_OR_RETURN(const int64_t moved, Letters(desk).Quarantine(desk.connection(), ids, !release,
+                                                                 OperatorOfThis(), context.reason));
   return context.Answer({{"changed", moved}}, [&] { Print("changed: {}\n", moved); });
 }
 
@@ -208,29 +227,39 @@ void AddDeadLetters(const Command& program) {
                {"--schema", &o->schema, "the service's state schema; the file's"}});
   };
   const std::vector<Option> filter = {
-      {"--id", &o->filter.id, "its number in the list"},
       {"--event", &o->filter.event_id, "its event id"},
       {"--key", &o->filter.key, "its aggregate (video/123) or ordering key"},
       {"--code", &o->filter.code, "why it died, as in docs/errors.md"},
       {"--type", &o->filter.event_type, "its event type"}};
-  const auto change = [&](const char* name, const char* help, auto... run) {
-    return add(name, help, run...).With(filter).With({{"--reason", &o->reason, "for the audit"}});
+  const auto change = [&](const char* name, const char* help, Command::Reason reason, auto... run) {
+    return add(name, help, run...)
+        .With({{"id", &o->filter.ids, "which, by their numbers in the list"}})
+        .With(filter)
+        .With({{"--all", &o->all, "all of them"}})
+        .Changes(reason);
   };
-  add("list", "what is dead", ListLetters)
+  add("list", "what is dead, the newest first", ListLetters)
       .With(filter)
-      .With({{"--state", &o->filter.state, "dead, quarantined, replayed or discarded"},
+      .With({{"--state",
+              &o->filter.state,
+              "in this state; without it dead and quarantined ones",
+              Option::kOptional,
+              {"dead", "quarantined", "replayed", "discarded", "any"}},
              {"--limit", &o->limit, "rows at most", Option::kShowsDefault, {}, 1'000'000}});
   add("show", "one of them", ShowLetter)
       .With({{"id", &o->id, "its number in the list", Option::kRequired},
              {"--payload", &o->payload,
               "its payload too, decoded (protobuf with --config), else in hex"}});
-  change("replay", "apply them after all, in order, and what waits behind them", Resolve,
-         /*replay=*/true);
-  change("discard", "give them up: what waits behind them goes on", Resolve, /*replay=*/false)
+  change("replay", "apply them after all, in order, and what waits behind them", Command::kReason,
+         Resolve, /*replay=*/true);
+  change("discard", "give them up: what waits behind them goes on", Command::kReasonRequired,
+         Resolve, /*replay=*/false)
       .With({{"--accept-missing", &o->accept_missing,
               "also where versions before it have not come yet, which are given up too"}});
-  change("quarantine", "keep them from every replay; their keys go on waiting", Quarantine)
-      .With({{"--release", &o->release, "take them out of quarantine again"}});
+  change("quarantine", "keep them from every replay; their keys go on waiting",
+         Command::kReasonRequired, Quarantine, /*release=*/false);
+  change("release", "end a quarantine: they can be replayed again", Command::kReason, Quarantine,
+         /*release=*/true);
 }
 
 }  // namespace lockstep::ctl

@@ -112,7 +112,7 @@ TEST_F(DeadLettersCtl, EraseTakesTheirPayloadsAndKeepsOrder) {
             2);
   EXPECT_THAT(world_.Ctl("--yes erase item a --reason again").out, HasSubstr("0 dead letters"));
   // What waited can't be applied as if it were empty: it dies.
-  const auto discarded = world_.Ctl("--yes dead-letters discard --key item/a");
+  const auto discarded = world_.Ctl("--yes dead-letters discard --key item/a --reason gone");
   ASSERT_EQ(discarded.status, 0) << discarded.err;
   EXPECT_EQ(Version("a"), 1);
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.dead_letters WHERE aggregate_key = "
@@ -159,7 +159,7 @@ TEST_F(DeadLettersCtl, FindsThemByEventAndTypeAndSaysWhenThereAreMore) {
   EXPECT_THAT(first.err, HasSubstr("the first 1 of more: --limit"));
   EXPECT_THAT(world_.Ctl("dead-letters list --limit 2").err, Not(HasSubstr("of more")));
 
-  for (const char* command : {"list", "show", "replay", "discard", "quarantine"}) {
+  for (const char* command : {"list", "show", "replay", "discard", "quarantine", "release"}) {
     const auto help = world_.Ctl(std::string("dead-letters ") + command + " --help");
     EXPECT_EQ(help.status, 0) << command;
     EXPECT_THAT(help.out, HasSubstr("--group")) << command;
@@ -185,6 +185,11 @@ TEST_F(DeadLettersCtl, AsksBeforeItChangesAnythingAndWantsToKnowWhich) {
   const auto all = world_.Ctl("--yes dead-letters discard");
   EXPECT_EQ(all.status, 1);
   EXPECT_THAT(all.err, HasSubstr("say which dead letters are meant"));
+  const json plan = json::parse(world_.Ctl("--dry-run --json dead-letters discard --all").out);
+  EXPECT_EQ(plan["plan"]["count"], 2);
+  EXPECT_EQ(plan["plan"]["ids"].size(), 2u);
+  const std::string ids = plan["plan"]["ids"][0].dump() + " " + plan["plan"]["ids"][1].dump();
+  EXPECT_THAT(world_.Ctl("--yes dead-letters discard " + ids).err, HasSubstr("--reason"));
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.dead_letters WHERE state = 'dead'"), 2);
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.audit"), 0);
 }
@@ -230,8 +235,8 @@ TEST_F(DeadLettersCtl, DiscardsOneAndQuarantinesAnother) {
   EXPECT_EQ(Audits("dead_letters.quarantine"), 1);
   EXPECT_THAT(world_.Ctl("dead-letters list --state quarantined").out, HasSubstr("item/b"));
 
-  ASSERT_EQ(world_.Ctl("--yes dead-letters quarantine --release --key item/b").status, 0);
-  ASSERT_EQ(world_.Ctl("--yes dead-letters discard --key item/b").status, 0);
+  ASSERT_EQ(world_.Ctl("--yes dead-letters release --key item/b").status, 0);
+  ASSERT_EQ(world_.Ctl("--yes dead-letters discard --key item/b --reason gone").status, 0);
   EXPECT_EQ(Version("b"), 4);
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::ctl {
 namespace {
 
 struct EraseOptions {
-  std::string type, id, tenant, outbox, schema, reason;
+  std::string type, id, tenant, outbox, schema;
 
   envelope::Aggregate aggregate() const {
     envelope::Aggregate named{.type = type, .id = id};
@@ -33,7 +33,7 @@ absl::Status EraseInOutbox(const Context& context, const EraseOptions& options) 
   const std::string actor = OperatorAtHost();
   ASSIGN_OR_RETURN(const int64_t rows,
                    publisher::EraseRows(*connection, table, options.type, options.id,
-                                        options.tenant, actor, options.reason));
+                                        options.tenant, actor, context.reason));
   return context.Answer({{"rows", rows}}, [&] { Print("erased: {} rows\n", rows); });
 }
 
@@ -42,7 +42,7 @@ absl::Status EraseInState(const Context& context, const EraseOptions& options) {
   RETURN_IF_ERROR(Ask(context, options, runner.options.state_schema));
   ASSIGN_OR_RETURN(const state::Erased erased,
                    state::EraseAggregate(*runner.connection, runner.schema(), options.aggregate(),
-                                         OperatorName(), options.reason));
+                                         OperatorName(), context.reason));
   return context.Answer({{"dead_letters", erased.dead_letters}, {"parked", erased.parked}}, [&] {
     Print("erased: {} dead letters, {} parked events\n", erased.dead_letters, erased.parked);
   });
@@ -65,8 +65,8 @@ void AddErase(const Command& program) {
              {"id", &o->id, "the aggregate's id", Option::kRequired},
              {"--tenant", &o->tenant, "its tenant, where it has one"},
              {"--outbox", &o->outbox, "schema.name of an outbox"},
-             {"--schema", &o->schema, "the service's state schema, where no --config says it"},
-             {"--reason", &o->reason, "why; goes into the audit", Option::kRequired}});
+             {"--schema", &o->schema, "the service's state schema, where no --config says it"}})
+      .Changes(Command::kReasonRequired);
 }
 
 }  // namespace lockstep::ctl

@@ -4,19 +4,17 @@
 #include "ctl/command/command.h"
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
+#include "ctl/command/table.h"
 #include "ctl/group/runner_context.h"
 #include "operations/dead_letters.h"
 #include "platform/status.h"
-#include "platform/text.h"
 #include "state/events/parking.h"
 
 namespace lockstep::ctl {
 namespace {
 
-constexpr size_t kWhyWidth = 70;
-
 struct ParkedOptions {
-  std::string group, schema, key, reason;
+  std::string group, schema, key;
   std::optional<int64_t> to;
   int limit = 100;
 };
@@ -48,13 +46,18 @@ absl::Status ListParked(const Context& context, const ParkedOptions& options) {
   const Json list = ListOf(rows, KeyJson);
   return context.Answer(list, [&] {
     if (list.empty()) return Print("Nothing of group {} waits.\n", desk.group);
-    Print("{:<36}  {:>7}  {:>9}  {:>7}  {:<27}  {}\n", "AGGREGATE", "WAITING", "WAITS FOR", "FIRST",
-          "SINCE", "WHY");
+    using enum Table::Column::Kind;
+    Table table({{"AGGREGATE"},
+                 {"WAITING", kNumber},
+                 {"WAITS FOR", kNumber},
+                 {"FIRST", kNumber},
+                 {"SINCE", kTime},
+                 {"WHY", kCut}});
     for (const Json& key : list) {
-      Print("{:<36}  {:>7}  {:>9}  {:>7}  {:<27}  {}\n", TextOf(key["aggregate"]),
-            TextOf(key["waiting"]), TextOf(key["waits_for"]), TextOf(key["first_waiting"]),
-            TextOf(key["since"]), Truncate(TextOf(key["why"]), kWhyWidth));
+      table.Add({key["aggregate"], key["waiting"], key["waits_for"], key["first_waiting"],
+                 key["since"], key["why"]});
     }
+    table.Print();
     if (static_cast<int>(list.size()) == options.limit) {
       Print("The first {}; --limit shows more.\n", options.limit);
     }
@@ -94,11 +97,14 @@ absl::StatusOr<Json> ReadKey(const GroupDesk& desk, const ParkedOptions& options
 void PrintKey(const Json& key, std::FILE* to) {
   Print(to, "{}: {} wait, for version {}, since {}: {}\n", TextOf(key["aggregate"]),
         TextOf(key["waiting"]), TextOf(key["waits_for"]), TextOf(key["since"]), TextOf(key["why"]));
+  using enum Table::Column::Kind;
+  Table table(
+      {{"VERSION", kNumber}, {"EVENT"}, {"TYPE", kCut}, {"REASON", kCut}, {"PARKED", kTime}});
   for (const Json& event : key["events"]) {
-    Print(to, "{:>10}  {:<36}  {:<32}  {:<6}  parked {}\n", "v" + TextOf(event["version"]),
-          TextOf(event["event_id"]), TextOf(event["event_type"]), TextOf(event["reason"]),
-          TextOf(event["parked_at"]));
+    table.Add({event["version"], event["event_id"], event["event_type"], event["reason"],
+               event["parked_at"]});
   }
+  table.Print(to);
 }
 
 absl::Status ShowParked(const Context& context, const ParkedOptions& options) {
@@ -120,11 +126,12 @@ absl::Status SkipMissing(const Context& context, const ParkedOptions& options) {
     return FailedPrecondition("no event of {} waits", options.key);
   }
   const int64_t to = options.to ? *options.to : key["first_waiting"].get<int64_t>();
-  PrintKey(key, stderr);
-  RETURN_IF_ERROR(context.Confirm(fmt::format(
-      "Gives up for good the versions of {} that have not come before version {}; what waits goes "
-      "on without them.",
-      options.key, to)));
+  if (!context.json) PrintKey(key, context.plan_out());
+  RETURN_IF_ERROR(context.Confirm(
+      fmt::format("Gives up for good the versions of {} that have not come before version {}; what "
+                  "waits goes on without them.",
+                  options.key, to),
+      {{"aggregate", options.key}, {"skipped_to", to}, {"waiting", key["waiting"]}}));
   ASSIGN_OR_RETURN(const std::string database, context.Database());
   operations::DeadLetterResolver resolver(database, desk.runner.schema(),
                                           desk.runner.group->options,
@@ -132,7 +139,7 @@ absl::Status SkipMissing(const Context& context, const ParkedOptions& options) {
   RETURN_IF_ERROR(resolver.Skip({.aggregate_key = options.key,
                                  .to = to,
                                  .operator_name = OperatorOfThis(),
-                                 .reason = options.reason}));
+                                 .reason = context.reason}));
   return context.Answer(
       {{"aggregate", options.key},
        {"skipped_to", to},
@@ -163,8 +170,8 @@ void AddParked(const Command& program) {
       .With({key,
              {"--to", &o->to,
               "the version that goes on; those before it that have not come are given up. Without "
-              "it, the first that waits"},
-             {"--reason", &o->reason, "for the audit"}});
+              "it, the first that waits"}})
+      .Changes(Command::kReasonRequired);
 }
 
 }  // namespace lockstep::ctl

@@ -80,14 +80,14 @@ TEST_F(ParkedCtl, SkipsToTheFirstThatWaitsAndNoFurther) {
                          "old ->> 'settled_version' = '1' AND new ->> 'settled_version' = '2'"),
             1);
   // The tail goes on as ever.
-  EXPECT_EQ(Answer("parked skip item/a --to 6 --yes")["waited"]["applied"], 2);
+  EXPECT_EQ(Answer("parked skip item/a --to 6 --yes --reason test")["waited"]["applied"], 2);
   EXPECT_EQ(Version(), 7);
   world_.Publish("a", 8);
   EXPECT_TRUE(world_.Await([&] { return Version() == 8; }));
 }
 
 TEST_F(ParkedCtl, WhatWasGivenUpAndComesAfterAllChangesNothing) {
-  Answer("parked skip item/a --yes");
+  Answer("parked skip item/a --yes --reason test");
   ASSERT_EQ(Version(), 3);
   world_.Publish("a", 2, R"({"id":"a","a":"late"})", Uuid(77));
   ASSERT_TRUE(world_.Await([&] {
@@ -100,7 +100,7 @@ TEST_F(ParkedCtl, WhatWasGivenUpAndComesAfterAllChangesNothing) {
 
 // Version 3 is at hand: it is applied in its turn, not given up.
 TEST_F(ParkedCtl, GivesUpOnlyWhatHasNotCome) {
-  EXPECT_EQ(Answer("parked skip item/a --to 6 --yes")["waited"]["applied"], 3);
+  EXPECT_EQ(Answer("parked skip item/a --to 6 --yes --reason test")["waited"]["applied"], 3);
   EXPECT_EQ(Version(), 7);
   EXPECT_EQ(Waiting(), 0);
 }
@@ -113,16 +113,19 @@ TEST_F(ParkedCtl, RefusesWhatMakesNoSense) {
     return ran.err;
   };
   EXPECT_THAT(refused("parked skip item/a"), HasSubstr("there is no terminal to ask on"));
-  EXPECT_THAT(refused("parked skip item/a --to 2 --yes"), HasSubstr("nothing is missing before"));
-  EXPECT_THAT(refused("parked skip item/a --to 8 --yes"),
+  EXPECT_THAT(refused("parked skip item/a --to 2 --yes --reason test"),
+              HasSubstr("nothing is missing before"));
+  EXPECT_THAT(refused("parked skip item/a --to 8 --yes --reason test"),
               HasSubstr("nothing of item/a waits at version 8"));
-  EXPECT_THAT(refused("parked skip item/b --yes"), HasSubstr("nothing of aggregate 'item/b'"));
+  EXPECT_THAT(refused("parked skip item/b --yes --reason test"),
+              HasSubstr("nothing of aggregate 'item/b'"));
   EXPECT_EQ(world_.Count("SELECT count(*) FROM feed_state.audit WHERE action = 'parked.skip'"), 0);
   // A dead letter in the way is decided about first.
   world_.Publish("a", 2, "not JSON");
   ASSERT_TRUE(world_.Await(
       [&] { return world_.Count("SELECT count(*) FROM feed_state.dead_letters") == 1; }));
-  EXPECT_THAT(refused("parked skip item/a --to 3 --yes"), HasSubstr("is a dead letter"));
+  EXPECT_THAT(refused("parked skip item/a --to 3 --yes --reason test"),
+              HasSubstr("is a dead letter"));
 }
 
 TEST_F(ParkedCtl, ShowsNoControlCharacters) {

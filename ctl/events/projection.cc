@@ -243,7 +243,8 @@ void AddProjection(const Command& program) {
       Explain)
       .With({{"event", &o->event_file, "a JSON file with the event, or a list of them",
               Option::kRequired}});
-  add("accept", "take renumbered or retyped message fields as they are now", Accept);
+  add("accept", "take renumbered or retyped message fields as they are now", Accept)
+      .Changes(Command::kNoReason);
 }
 
 }  // namespace lockstep::ctl

@@ -57,7 +57,7 @@ absl::Status TraceSource(const TraceOptions& options, Traced& traced) {
   ASSIGN_OR_RETURN(const auto connection, options.source.Connect());
   ASSIGN_OR_RETURN(const auto tables, options.source.Tables(*connection));
   publisher::RowFilter filter;
-  filter.event = options.event;
+  if (!options.event.empty()) filter.events = {options.event};
   filter.aggregate_type = options.aggregate_type;
   filter.key = options.aggregate_id;
   filter.tenant = options.tenant;

@@ -3,6 +3,7 @@
 #include "ctl/command/command.h"
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
+#include "ctl/command/table.h"
 #include "ctl/group/runner_context.h"
 #include "operations/reset_plan.h"
 #include "platform/status.h"
@@ -13,9 +14,8 @@ namespace lockstep::ctl {
 namespace {
 
 struct CheckpointOptions {
-  std::string group, schema, reason;
+  std::string group, schema;
   int64_t number = 0;
-  bool execute = false;
 };
 
 Json CheckpointJson(const state::Checkpoint& checkpoint) {
@@ -32,12 +32,17 @@ absl::Status List(const Context& context, const CheckpointOptions& options) {
   const state::Checkpoints checkpoints(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const auto list, checkpoints.List(*runner.connection));
   return context.Answer(ListOf(list, CheckpointJson), [&] {
-    if (list.empty()) Print("Group '{}' has no checkpoints.\n", options.group);
+    if (list.empty()) return Print("Group '{}' has no checkpoints.\n", options.group);
+    using enum Table::Column::Kind;
+    Table table({{"NUMBER", kNumber},
+                 {"EPOCH", kNumber},
+                 {"TAKEN", kTime},
+                 {"EXPIRES", kTime},
+                 {"SNAPSHOT"}});
     for (const auto& c : list) {
-      Print("{:>6}  epoch {:>4}  taken {}  expires {}  {}\n", c.number, c.epoch,
-            FormatTimestamp(c.taken_at), c.expires_at ? FormatTimestamp(*c.expires_at) : "unknown",
-            c.snapshot);
+      table.Add({c.number, c.epoch, FormatTimestamp(c.taken_at), OrNull(c.expires_at), c.snapshot});
     }
+    table.Print();
   });
 }
 
@@ -46,6 +51,8 @@ absl::Status Create(const Context& context, const CheckpointOptions& options) {
   const runner::GroupOptions& group = runner.group->options;
   const state::Epochs epochs(runner.schema(), ConsumerGroup(options.group));
   ASSIGN_OR_RETURN(const state::GroupEpoch under, epochs.Load(*runner.connection));
+  RETURN_IF_ERROR(
+      context.Announce(fmt::format("This takes a snapshot of {}.", under.subscription)));
   runner::CheckpointTaker taker(runner.schema(), epochs, runner.transport->admin(),
                                 {.every = group.checkpoint_every, .keep = group.checkpoint_keep});
   const auto taken = taker.Take(*runner.connection, under, /*even_if_not_due=*/true);
@@ -86,20 +93,17 @@ absl::Status Restore(const Context& context, const CheckpointOptions& options) {
       operations::PlanReset(
           *runner.connection, runner.schema(), name, {}, runner.transport->admin(),
           {.target = state::SeekTarget::ToSnapshot(chosen->snapshot)}, Clock::System().Now()));
-  if (!options.execute) {
-    Print(
-        "Would seek {} to checkpoint {} of {}: what was not acked then, and all since, comes "
-        "again; the inbox absorbs what is known.\nNothing was changed. Repeat with "
-        "--execute.\n",
-        plan.before.subscription, chosen->number, FormatTimestamp(chosen->taken_at));
-    return absl::OkStatus();
-  }
+  RETURN_IF_ERROR(context.Confirm(
+      fmt::format("This seeks {} to checkpoint {} of {}: what was not acked then, and all since, "
+                  "comes again; the inbox absorbs what is known.",
+                  plan.before.subscription, chosen->number, FormatTimestamp(chosen->taken_at)),
+      CheckpointJson(*chosen)));
   ASSIGN_OR_RETURN(const offsets::ResetDone done,
                    offsets::Resets(runner.schema(), name)
                        .Run(*runner.connection, {.seek = plan.seek,
                                                  .skip_before = plan.before.skip_before,
                                                  .operator_name = OperatorName(),
-                                                 .reason = options.reason,
+                                                 .reason = context.reason,
                                                  .action = "checkpoint.restored",
                                                  .fence = 2 * runner.group->options.ack_fence,
                                                  .takeover = runner.group->options.seek_takeover}));
@@ -116,15 +120,13 @@ void AddCheckpoint(const Command& program) {
       "checkpoint",
       "Pub/Sub snapshots recorded with the projection, which heal a restored database");
   const Option group{"group", &o->group, "the consumer group", Option::kRequired};
-  checkpoint.Add("create", "take one now", o, Create).With({group});
+  checkpoint.Add("create", "take one now", o, Create).With({group}).Changes(Command::kNoReason);
   checkpoint.Add("list", "the recorded ones, newest first", o, List)
       .With({group, {"--schema", &o->schema, "the state schema, where no --config says it"}});
   checkpoint
       .Add("restore", "seek to one: redelivers what was not acked then, and all since", o, Restore)
-      .With({group,
-             {"number", &o->number, "which; none = the newest"},
-             {"--reason", &o->reason, "why; goes into the audit", Option::kRequired},
-             {"--execute", &o->execute, "do it; without, only show what would be done"}});
+      .With({group, {"number", &o->number, "which; none = the newest"}})
+      .Changes(Command::kReasonRequired);
 }
 
 }  // namespace lockstep::ctl

@@ -17,7 +17,6 @@ namespace {
 struct GroupCommand {
   std::string group;
   std::string schema;
-  std::string reason;
 };
 
 absl::Status Change(const Context& context, const GroupCommand& options, bool pause) {
@@ -26,10 +25,10 @@ absl::Status Change(const Context& context, const GroupCommand& options, bool pa
   const state::Schema schema = desk.runner.schema();
   const state::Epochs epochs(schema, name);
   RETURN_IF_ERROR(epochs.Load(desk.connection()).status());
-  if (!context.IsLocal()) {
-    RETURN_IF_ERROR(context.Confirm(fmt::format("{} group {} of a database elsewhere.",
-                                                pause ? "Pauses" : "Resumes", desk.group)));
-  }
+  const std::string what =
+      pause ? fmt::format("Group {} stops: nothing is applied until it is resumed.", desk.group)
+            : fmt::format("Group {} goes on where it stopped.", desk.group);
+  RETURN_IF_ERROR(context.IsLocal() ? context.Announce(what) : context.Confirm(what));
   bool changed = false;
   const auto tell = [&](const std::vector<std::string>& holders) {
     for (const std::string& holder : holders) Print(stderr, "waiting for {}\n", holder);
@@ -38,8 +37,8 @@ absl::Status Change(const Context& context, const GroupCommand& options, bool pa
       desk.connection(), schema, name, {.on_wait = tell},
       [&](postgres::Transaction& transaction) -> absl::Status {
         ASSIGN_OR_RETURN(changed,
-                         pause ? epochs.Pause(transaction, OperatorOfThis(), options.reason)
-                               : epochs.Resume(transaction, OperatorOfThis(), options.reason));
+                         pause ? epochs.Pause(transaction, OperatorOfThis(), context.reason)
+                               : epochs.Resume(transaction, OperatorOfThis(), context.reason));
         return absl::OkStatus();
       }));
   const Json answer = {{"group", desk.group}, {"paused", pause}, {"changed", changed}};
@@ -92,9 +91,6 @@ absl::StatusOr<int64_t> ForgetRows(const state::Retention& retention,
 }
 
 absl::Status Remove(const Context& context, const GroupCommand& options) {
-  if (options.reason.empty()) {
-    return InvalidArgument("say why with --reason: it goes into the audit");
-  }
   ASSIGN_OR_RETURN(const RunnerContext runner, OpenRunner(context, options.schema));
   const ConsumerGroup name(options.group);
   const state::Schema schema = runner.schema();
@@ -121,7 +117,7 @@ absl::Status Remove(const Context& context, const GroupCommand& options) {
         return FailedPrecondition("{} has begun to run group '{}' meanwhile",
                                   fmt::join(alive, ", "), name.value());
       }
-      return retention.RemoveGroup(transaction, OperatorOfThis(), options.reason);
+      return retention.RemoveGroup(transaction, OperatorOfThis(), context.reason);
     };
     RETURN_IF_ERROR(offsets::WithLockRetry(connection, schema, name, {}, remove));
   }
@@ -152,16 +148,16 @@ void AddGroupCommands(const Command& program) {
   const auto add = [&](const char* name, const char* help, bool pause) {
     group.Add(name, help, o, Change, bool(pause))
         .With({{"group", &o->group, "the consumer group", Option::kRequired},
-               {"--schema", &o->schema, "the service's state schema; the file's"},
-               {"--reason", &o->reason, "for the audit, and for whoever wonders"}});
+               {"--schema", &o->schema, "the service's state schema; the file's"}})
+        .Changes();
   };
   add("pause", "apply nothing and call no handler until it is resumed; nothing is lost", true);
   add("resume", "go on where it stopped", false);
   group
       .Add("remove", "forget it for good, once nobody runs it: `lag` and the alerts too", o, Remove)
       .With({{"group", &o->group, "the consumer group", Option::kRequired},
-             {"--schema", &o->schema, "the service's state schema; the file's"},
-             {"--reason", &o->reason, "why; goes into the audit"}});
+             {"--schema", &o->schema, "the service's state schema; the file's"}})
+      .Changes(Command::kReasonRequired);
 }
 
 }  // namespace lockstep::ctl

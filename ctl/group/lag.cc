@@ -8,10 +8,12 @@
 
 #include "ctl/command/command.h"
 #include "ctl/command/progress.h"
+#include "ctl/command/table.h"
 #include "ctl/group/runner_context.h"
 #include "platform/pace.h"
 #include "platform/printable.h"
 #include "platform/status.h"
+#include "platform/text.h"
 #include "state/groups/overview.h"
 
 namespace lockstep::ctl {
@@ -96,18 +98,20 @@ Json LagJson(const Group& group) {
           {"dead_letters", row.Int("dead_letters")}};
 }
 
-// As wide as the names are; each line clears what a watched screen had there.
-std::string Table(const std::vector<Group>& groups, bool screen) {
-  const char* const end = screen ? "\033[K\n" : "\n";
-  size_t name = 5, state = 7;
-  for (const Group& group : groups) {
-    name = std::max(name, group.row.Text("group_name").size());
-    state = std::max(state, group.state().size());
-  }
-  std::string table =
-      fmt::format("{:<{}}  {:<{}} {:>5} {:>7} {:>7} {:>8} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5}{}",
-                  "GROUP", name, "STATE", state, "ALIVE", "LAG", "OCC>PUB", "PUB>RECV", "RECV>DB",
-                  "RATE/S", "ETA", "QUEUED", "PARKED", "DEAD", end);
+std::string GroupTable(const std::vector<Group>& groups) {
+  using enum Table::Column::Kind;
+  Table table({{"GROUP"},
+               {"STATE"},
+               {"ALIVE", kNumber},
+               {"LAG", kNumber},
+               {"OCC>PUB", kNumber},
+               {"PUB>RECV", kNumber},
+               {"RECV>DB", kNumber},
+               {"RATE/S", kNumber},
+               {"ETA", kNumber},
+               {"QUEUED", kNumber},
+               {"PARKED", kNumber},
+               {"DEAD", kNumber}});
   for (const Group& group : groups) {
     const postgres::Row& row = group.row;
     const auto millis = [&](const char* column) {
@@ -115,20 +119,25 @@ std::string Table(const std::vector<Group>& groups, bool screen) {
     };
     const std::string eta =
         group.eta ? About(std::chrono::seconds(static_cast<int64_t>(std::ceil(*group.eta)))) : "-";
-    table += fmt::format(
-        "{:<{}}  {:<{}} {:>5} {:>7} {:>7} {:>8} {:>7} {:>7.0f} {:>7} {:>6} {:>6} {:>5}{}",
-        Printable(row.Text("group_name")), name, group.state(), state, row.Int("instances"),
-        millis("lag_ms"), millis("publish_lag_ms"), millis("receive_lag_ms"),
-        millis("commit_lag_ms"), group.rate, eta, row.Int("queued"), row.Int("waiting_keys"),
-        row.Int("dead_letters"), end);
+    const int64_t dead = row.Int("dead_letters");
+    table.Add({row.String("group_name"), Table::Cell(group.state(), StyleOf(group.state())),
+               row.Int("instances"), millis("lag_ms"), millis("publish_lag_ms"),
+               millis("receive_lag_ms"), millis("commit_lag_ms"), fmt::format("{:.0f}", group.rate),
+               eta, row.Int("queued"), row.Int("waiting_keys"),
+               Table::Cell(std::to_string(dead), dead > 0 ? Style::kBad : Style::kPlain)});
   }
-  return table;
+  return table.Text(WidthOf(stdout), HasColour(stdout));
 }
 
 // In place, without the flicker of an emptied screen.
 void Refresh(const std::string& text) {
   const std::string now = FormatTimestamp(Clock::System().Now()).substr(0, 19);
-  fmt::print("\033[H{}Z\033[K\n\033[K\n{}\033[J", now, text);
+  // Each line clears what was there.
+  fmt::print("\033[H{}Z\033[K\n\033[K\n", now);
+  for (const std::string& line : SplitList(text, '\n')) {
+    if (!line.empty()) fmt::print("{}\033[K\n", line);
+  }
+  fmt::print("\033[J");
 }
 
 absl::Status Watch(const Context& context, const LagOptions& options, RunnerContext runner) {
@@ -139,16 +148,16 @@ absl::Status Watch(const Context& context, const LagOptions& options, RunnerCont
     const auto looked = Look(runner);
     if (!looked.ok()) {  // it may be back in a moment, and whoever watches wants to see that
       if (!screen) return looked.status();
-      Refresh(fmt::format("the database can't be asked: {}\033[K\n",
-                          Printable(MessageOf(looked.status()))));
+      Refresh(
+          fmt::format("the database can't be asked: {}\n", Printable(MessageOf(looked.status()))));
       if (auto again = OpenRunner(context, options.schema); again.ok()) runner = *std::move(again);
       movements.clear();
     } else {
       const auto now = Clock::System().Steady().time_since_epoch();
       const auto groups = Estimate(movements, std::chrono::duration<double>(now).count(), *looked);
       if (context.json) fmt::print("{}\n", ListOf(groups, LagJson).dump());
-      if (screen) Refresh(Table(groups, screen));
-      if (!context.json && !screen) fmt::print("{}", Table(groups, screen));
+      if (screen) Refresh(GroupTable(groups));
+      if (!context.json && !screen) fmt::print("{}", GroupTable(groups));
     }
     std::fflush(stdout);
     std::this_thread::sleep_for(kLook);
@@ -165,8 +174,7 @@ absl::Status Lag(const Context& context, const LagOptions& options) {
   std::this_thread::sleep_for(2 * kLook);
   ASSIGN_OR_RETURN(const auto now, Look(runner));
   const auto groups = Estimate(movements, std::chrono::duration<double>(2 * kLook).count(), now);
-  return context.Answer(ListOf(groups, LagJson),
-                        [&] { fmt::print("{}", Table(groups, /*screen=*/false)); });
+  return context.Answer(ListOf(groups, LagJson), [&] { fmt::print("{}", GroupTable(groups)); });
 }
 
 }  // namespace

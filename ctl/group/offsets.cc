@@ -2,6 +2,7 @@
 
 #include "ctl/command/command.h"
 #include "ctl/command/print.h"
+#include "ctl/command/table.h"
 #include "ctl/group/runner_context.h"
 #include "platform/status.h"
 #include "state/groups/overview.h"
@@ -18,13 +19,17 @@ Json Cell(const postgres::Row& row, std::string_view column) {
   return OrNull(row.OptionalText(column));
 }
 
+Json TimeCell(const postgres::Row& row, std::string_view column) {
+  return row.IsNull(column) ? Json() : Json(FormatTimestamp(row.Time(column)));
+}
+
 Json PositionJson(const postgres::Row& row) {
   return {{"group", Cell(row, "group_name")},
           {"epoch", row.Int("epoch")},
           {"slot", row.Int("slot")},
           {"generation", row.Int("generation")},
           {"subscription", Cell(row, "subscription")},
-          {"publish_time", Cell(row, "publish_time")},
+          {"publish_time", TimeCell(row, "publish_time")},
           {"message_id", Cell(row, "message_id")},
           {"lag_ms", OrNull(row.OptionalInt("lag_ms"))},
           {"seek", Cell(row, "seek_state")},
@@ -32,7 +37,7 @@ Json PositionJson(const postgres::Row& row) {
 }
 
 Json AuditJson(const postgres::Row& row) {
-  return {{"at", Cell(row, "at")},
+  return {{"at", TimeCell(row, "at")},
           {"action", Cell(row, "action")},
           {"operator", Cell(row, "operator")},
           {"role", Cell(row, "role")},
@@ -42,10 +47,14 @@ Json AuditJson(const postgres::Row& row) {
 }
 
 Json LaneJson(const postgres::Row& row) {
-  return {{"instance", Cell(row, "instance")},           {"lane", row.Int("lane")},
-          {"subscription", Cell(row, "subscription")},   {"message_id", Cell(row, "message_id")},
-          {"publish_time", Cell(row, "publish_time")},   {"epoch", row.Int("epoch")},
-          {"lag_ms", OrNull(row.OptionalInt("lag_ms"))}, {"updated_at", Cell(row, "updated_at")},
+  return {{"instance", Cell(row, "instance")},
+          {"lane", row.Int("lane")},
+          {"subscription", Cell(row, "subscription")},
+          {"message_id", Cell(row, "message_id")},
+          {"publish_time", TimeCell(row, "publish_time")},
+          {"epoch", row.Int("epoch")},
+          {"lag_ms", OrNull(row.OptionalInt("lag_ms"))},
+          {"updated_at", TimeCell(row, "updated_at")},
           {"updated_by", Cell(row, "updated_by")}};
 }
 
@@ -58,15 +67,24 @@ absl::Status ShowOffsets(const Context& context, const OffsetsOptions& options) 
                     runner.options.state_schema);
   }
   return context.Answer(ListOf(rows, PositionJson), [&] {
-    Print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}\n", "GROUP", "EPOCH", "SLOT", "GEN", "ALIVE",
-          "POSITION", "SUBSCRIPTION");
+    using enum Table::Column::Kind;
+    Table table({{"GROUP"},
+                 {"EPOCH", kNumber},
+                 {"SLOT", kNumber},
+                 {"GENERATION", kNumber},
+                 {"ALIVE", kNumber},
+                 {"POSITION"},
+                 {"SUBSCRIPTION"},
+                 {"NOTE", kCut}});
     for (const postgres::Row row : rows) {
       const bool none = row.IsNull("publish_time");
-      Print("{:<24} {:>6} {:>5} {:>4} {:>6}  {:<29} {}{}\n", row.Text("group_name"),
-            row.Int("epoch"), row.Int("slot"), row.Int("generation"), row.Int("instances"),
-            none ? "nothing in this epoch yet" : row.Text("publish_time"), row.Text("subscription"),
-            row.Text("seek_state") == "done" ? "" : "  (its Seek is still to come)");
+      table.Add({row.String("group_name"), row.Int("epoch"), row.Int("slot"), row.Int("generation"),
+                 row.Int("instances"),
+                 none ? "nothing in this epoch yet" : TextOf(TimeCell(row, "publish_time")),
+                 row.String("subscription"),
+                 row.Text("seek_state") == "done" ? "" : "its Seek is still to come"});
     }
+    table.Print();
   });
 }
 
@@ -76,11 +94,14 @@ absl::Status History(const Context& context, const OffsetsOptions& options) {
                    state::Overview(runner.schema())
                        .History(*runner.connection, ConsumerGroup(options.group), options.limit));
   return context.Answer(ListOf(rows, AuditJson), [&] {
-    if (rows.empty()) Print("Nobody has moved the offsets of '{}'.\n", options.group);
+    if (rows.empty()) return Print("Nobody has moved the offsets of '{}'.\n", options.group);
+    using enum Table::Column::Kind;
+    Table table({{"AT", kTime}, {"ACTION"}, {"BY"}, {"ROLE"}, {"REASON", kCut}, {"NEW", kCut}});
     for (const postgres::Row row : rows) {
-      Print("{}  {:<19} {:<12} {}\n    as {}, new {}\n", row.Text("at"), row.Text("action"),
-            row.Text("operator"), row.Text("reason"), row.Text("role"), row.Text("new"));
+      table.Add({TimeCell(row, "at"), row.String("action"), row.String("operator"),
+                 row.String("role"), row.String("reason"), row.String("new")});
     }
+    table.Print();
   });
 }
 

@@ -24,7 +24,7 @@ TEST_F(OnGooglesEmulator, AResetToATimeSaysInOneSentenceThatItCantAndChangesNoth
   for (const std::string& command :
        {"offsets reset feed --to-time " + before_, std::string("offsets reset feed --to-latest"),
         std::string("offsets reset feed --to-earliest --empty"), "replay feed --from " + before_}) {
-    const auto refused = world_.Ctl(command + " --reason test --execute");
+    const auto refused = world_.Ctl(command + " --reason test --yes");
     EXPECT_EQ(refused.status, 1) << command;
     EXPECT_THAT(refused.err, HasSubstr("this emulator can't seek to a time on ordered "
                                        "subscriptions, so nothing was changed"));
@@ -48,7 +48,7 @@ TEST_F(OnGooglesEmulator, ACheckpointIsTakenAndSoughtTo) {
   world_.database.Run(
       "DELETE FROM feed_state.inbox WHERE received_at = (SELECT max(received_at) FROM "
       "feed_state.inbox)");
-  const auto restored = world_.Ctl("checkpoint restore feed --reason test --execute");
+  const auto restored = world_.Ctl("checkpoint restore feed --reason test --yes");
   ASSERT_EQ(restored.status, 0) << restored.err;
   EXPECT_TRUE(AwaitSought(2)) << runner_->Errors();
   EXPECT_TRUE(AwaitRight(4)) << runner_->Errors();

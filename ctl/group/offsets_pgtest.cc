@@ -20,18 +20,18 @@ TEST_F(OffsetsCtl, AResetOverwritesWhatWasSpoiltAndCountsNothingTwice) {
   const std::string reset =
       "offsets reset feed --overwrite --reason 'spoilt by hand' --to-time " + before_;
 
-  const auto dry = world_.Ctl(reset);
+  const auto dry = world_.Ctl(reset + " --dry-run");
   EXPECT_EQ(dry.status, 0) << dry.err;
   EXPECT_THAT(dry.out, HasSubstr("to          " + before_));
   EXPECT_THAT(dry.out, HasSubstr("about 4 events"));
   EXPECT_THAT(dry.out, HasSubstr("overwrites its own version in rm.items"));
   EXPECT_THAT(dry.out, HasSubstr("nothing is counted twice in rm.counters"));
   EXPECT_THAT(dry.out, HasSubstr("changes nothing there; `lockstepctl rebuild feed` fills them"));
-  EXPECT_THAT(dry.out, HasSubstr("Nothing was changed. Repeat with --execute."));
+  EXPECT_THAT(dry.out, HasSubstr("Nothing was changed: this was a dry run"));
   EXPECT_EQ(Epoch(), 1);
   EXPECT_EQ(Right(), 0);
 
-  const auto done = world_.Ctl(reset + " --execute");
+  const auto done = world_.Ctl(reset + " --yes");
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("Done: epoch 2."));
   EXPECT_TRUE(AwaitRight(3)) << runner_->Errors();
@@ -54,7 +54,7 @@ TEST_F(OffsetsCtl, AReplayEndsWhenItsRangeIsAppliedAgainAndLeavesTheRestAlone) {
   RunAndPublish();
   world_.database.Run("UPDATE rm.items SET a = 'spoilt'");
   const auto replay = world_.Ctl(
-      fmt::format("replay feed --from {} --to {} --reason test --execute", before_, between_));
+      fmt::format("replay feed --from {} --to {} --reason test --yes", before_, between_));
   EXPECT_EQ(replay.status, 0) << replay.err;
   EXPECT_EQ(Right(), 2) << "a and b, with no more waiting";
   EXPECT_EQ(world_.Count("SELECT count(*) FROM rm.items WHERE id = 'c' AND a = 'spoilt'"), 1);
@@ -77,9 +77,9 @@ TEST_F(OffsetsCtl, WithoutTheRightToSnapshotsCheckpointsAreOffAndAllElseWorks) {
   EXPECT_EQ(create.status, 1);
   EXPECT_THAT(create.err, HasSubstr("no right to take a snapshot of " + world_.subscription));
   const auto reset =
-      world_.Ctl("offsets reset feed --overwrite --reason test --execute --to-time " + before_);
+      world_.Ctl("offsets reset feed --overwrite --reason test --yes --to-time " + before_);
   EXPECT_EQ(reset.status, 0) << reset.err;
-  EXPECT_THAT(reset.out, HasSubstr("could not be read: no right to"));
+  EXPECT_THAT(reset.err, HasSubstr("could not be read: no right to"));
   ASSERT_TRUE(AwaitSought(2)) << runner_->Errors();
   // The session after the reset would have asked again by now.
   world_.Publish("d", 1);
@@ -104,8 +104,7 @@ TEST_F(OffsetsCtl, WithoutTheRightToSnapshotsCheckpointsAreOffAndAllElseWorks) {
 
 TEST_F(OffsetsCtl, ToEmptyTablesIsAskedAboutWhereverTheyAre) {
   RunAndPublish();
-  const std::string reset =
-      "offsets reset feed --empty --to-time " + before_ + " --reason test --execute";
+  const std::string reset = "offsets reset feed --empty --to-time " + before_ + " --reason test";
   const auto unasked = world_.Ctl(reset);
   EXPECT_EQ(unasked.status, 1);
   EXPECT_THAT(unasked.err,
@@ -123,7 +122,7 @@ TEST_F(OffsetsCtl, AYesDoesNotAnswerForADatabaseThatIsNotOnThisMachine) {
   std::string far = world_.database.url();
   far.replace(far.find("127.0.0.1"), 9, "0.0.0.0");
   const std::string reset =
-      "--database '" + far + "' offsets reset feed --to-latest --reason test --execute --yes";
+      "--database '" + far + "' offsets reset feed --to-latest --reason test --yes";
   const auto reflex = world_.Ctl(reset);
   EXPECT_EQ(reflex.status, 1);
   EXPECT_THAT(reflex.err, HasSubstr("--yes does not answer for it, --confirm-database " +

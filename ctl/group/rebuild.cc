@@ -10,6 +10,7 @@
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
 #include "ctl/command/progress.h"
+#include "ctl/command/when.h"
 #include "ctl/group/runner_context.h"
 #include "ctl/source/backfill.h"
 #include "offsets/seek_target.h"
@@ -27,7 +28,7 @@ using state::RebuildState;
 constexpr size_t kShown = 5;  // rows of a kind of difference
 
 struct RebuildOptions {
-  std::string group, schema, from, reason, keep_old = "24h";
+  std::string group, schema, from, keep_old = "24h";
   std::vector<std::string> declarations, ignored_columns;
   std::string source, source_password_file;
   bool accept_missing = false, accept_differences = false, now = false, keep_backfill = false;
@@ -35,18 +36,14 @@ struct RebuildOptions {
   bool from_backfill() const { return from == "backfill"; }
 };
 
-absl::Status CheckReason(const RebuildOptions& options) {
-  if (!options.reason.empty()) return absl::OkStatus();
-  return InvalidArgument("say why with --reason: it goes into the audit");
-}
-
 absl::StatusOr<state::SeekTarget> ParseFrom(const std::string& text, const std::string& project) {
   using Kind = state::SeekTarget::Kind;
+  if (const auto time = ParseWhen("--from", text); time.ok()) return state::SeekTarget::To(*time);
   const auto from = offsets::ParseSeekTarget(text, project);
   if (from && from->kind != Kind::kNone && from->kind != Kind::kLatest) return *from;
   return InvalidArgument(
       "--from is '{}', not earliest, backfill, checkpoint, snapshot:NAME or a time such as "
-      "2026-01-31T12:00:00Z",
+      "2026-01-31T12:00:00Z or '5m ago'",
       text);
 }
 
@@ -234,44 +231,44 @@ class Session {
   ProgressPrinter printer_;
 };
 
-void PrintPlan(const std::string& group, const operations::RebuildPlan& plan) {
+void PrintPlan(const std::string& group, const operations::RebuildPlan& plan, std::FILE* to) {
   const RebuildRow& row = plan.row;
-  Print(stderr, "group         {}, slot {} -> {}\n", group, row.old_slot, row.new_slot);
-  if (!row.from_backfill()) Print(stderr, "from          {}\n", row.seek.ToString());
+  Print(to, "group         {}, slot {} -> {}\n", group, row.old_slot, row.new_slot);
+  if (!row.from_backfill()) Print(to, "from          {}\n", row.seek.ToString());
   for (const auto& [name, id] : row.backfills) {
-    Print(stderr, "from          backfill {}, which every consumer of its topic gets\n", name);
+    Print(to, "from          backfill {}, which every consumer of its topic gets\n", name);
   }
   if (plan.earliest) {
-    Print(stderr, "history       the topic reaches back to {}\n", FormatTimestamp(*plan.earliest));
+    Print(to, "history       the topic reaches back to {}\n", FormatTimestamp(*plan.earliest));
   }
-  if (plan.events > 0) Print(stderr, "events        about {}\n", plan.events);
-  Print(stderr, "subscription  {} (new; the runners need roles/pubsub.subscriber on it)\n",
+  if (plan.events > 0) Print(to, "events        about {}\n", plan.events);
+  Print(to, "subscription  {} (new; the runners need roles/pubsub.subscriber on it)\n",
         row.new_subscription);
   if (!row.new_snapshots.empty()) {
-    Print(stderr, "subscription  {} (new, for the snapshots)\n", row.new_snapshots);
+    Print(to, "subscription  {} (new, for the snapshots)\n", row.new_snapshots);
   }
   for (const std::string& table : row.tables) {
-    Print(stderr, "table         {} beside {}\n", table + row.shadow_suffix(), table);
+    Print(to, "table         {} beside {}\n", table + row.shadow_suffix(), table);
   }
-  Print(stderr, "old slot      kept {} after the swap\n", FormatDuration(row.keep_old));
+  Print(to, "old slot      kept {} after the swap\n", FormatDuration(row.keep_old));
 }
 
 absl::Status Start(const Context& context, const RebuildOptions& options) {
   if (options.group.empty()) return InvalidArgument("name the consumer group");
   RETURN_IF_ERROR(CheckFrom(options));
-  RETURN_IF_ERROR(CheckReason(options));
   Signals signals;  // before any thread is there
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options));
   RebuildRow wanted{.accept_missing = options.accept_missing,
                     .operator_name = OperatorName(),
-                    .reason = options.reason};
+                    .reason = context.reason};
   if (!options.from_backfill()) {
     ASSIGN_OR_RETURN(wanted.seek, ParseFrom(options.from, session->options().pubsub.project));
   }
   ASSIGN_OR_RETURN(wanted.keep_old, ParseDuration(options.keep_old));
   ASSIGN_OR_RETURN(const auto plan, session->rebuild().Plan(std::move(wanted)));
-  PrintPlan(options.group, plan);
-  RETURN_IF_ERROR(context.Confirm("This fills new tables beside the live ones and swaps them."));
+  PrintPlan(options.group, plan, context.plan_out());
+  RETURN_IF_ERROR(context.Confirm("This fills new tables beside the live ones and swaps them.",
+                                  RebuildJson(options.group, plan.row)));
   RETURN_IF_ERROR(session->Explained(session->rebuild().Begin(plan), options.group));
   return session->Drive(options, signals.stop_token());
 }
@@ -279,6 +276,7 @@ absl::Status Start(const Context& context, const RebuildOptions& options) {
 absl::Status Resume(const Context& context, const RebuildOptions& options) {
   Signals signals;
   ASSIGN_OR_RETURN(const auto session, Session::Open(context, options));
+  RETURN_IF_ERROR(context.Announce("This goes on filling the new tables, and swaps them."));
   return session->Drive(options, signals.stop_token());
 }
 
@@ -329,12 +327,11 @@ absl::Status Abort(const Context& context, const RebuildOptions& options) {
 }
 
 absl::Status Rollback(const Context& context, const RebuildOptions& options) {
-  RETURN_IF_ERROR(CheckReason(options));
   return End(
       context, options, "This puts the old tables back in place and drops the new ones.",
       "Rolled back: the runners go on with the old tables and catch up.",
       [](auto& rebuild) { return rebuild.MayRollback().status(); },
-      [&](auto& rebuild) { return rebuild.Rollback(OperatorName(), options.reason); });
+      [&](auto& rebuild) { return rebuild.Rollback(OperatorName(), context.reason); });
 }
 
 absl::Status Finish(const Context& context, const RebuildOptions& options) {
@@ -350,7 +347,6 @@ absl::Status Finish(const Context& context, const RebuildOptions& options) {
 void AddRebuild(const Command& program) {
   const auto o = std::make_shared<RebuildOptions>();
   const Option group{"group", &o->group, "the consumer group", Option::kRequired};
-  const Option reason{"--reason", &o->reason, "why; goes into the audit"};
   const Option accept_differences{"--accept-differences", &o->accept_differences,
                                   "swap although the new tables differ from the live ones"};
   const Option ignore{"--ignore-column", &o->ignored_columns,
@@ -368,7 +364,7 @@ void AddRebuild(const Command& program) {
                   o, Start);
   rebuild.With(
       {{"group", &o->group, "the consumer group"},
-       {"--from", &o->from, "earliest | a time (RFC 3339) | backfill | checkpoint | snapshot:NAME"},
+       {"--from", &o->from, "earliest | a time | backfill | checkpoint | snapshot:NAME"},
        declarations,
        source,
        source_password,
@@ -376,22 +372,26 @@ void AddRebuild(const Command& program) {
         Option::kShowsDefault},
        {"--accept-missing", &o->accept_missing,
         "although the history does not reach back as far as the live tables"},
-       reason,
        ignore,
        accept_differences});
+  rebuild.Changes(Command::kReasonRequired);
   rebuild.Add("status", "how it stands, and how to go on", o, Status)
       .With({group, {"--schema", &o->schema, "the state schema, where no --config says it"}});
   rebuild.Add("resume", "go on with one that was interrupted", o, Resume)
-      .With({group, accept_differences, ignore, declarations, source, source_password});
+      .With({group, accept_differences, ignore, declarations, source, source_password})
+      .Changes(Command::kNoReason);
   rebuild.Add("abort", "undo one that has not swapped yet, its backfill too", o, Abort)
       .With({group,
              source,
              source_password,
-             {"--keep-backfill", &o->keep_backfill, "let its backfill go on"}});
+             {"--keep-backfill", &o->keep_backfill, "let its backfill go on"}})
+      .Changes(Command::kNoReason);
   rebuild.Add("rollback", "back to the old tables, which catch up; the new ones go", o, Rollback)
-      .With({group, reason});
+      .With({group})
+      .Changes(Command::kReasonRequired);
   rebuild.Add("finish", "remove the old tables and their subscription for good", o, Finish)
-      .With({group, {"--now", &o->now, "although --keep-old is not over"}});
+      .With({group, {"--now", &o->now, "although --keep-old is not over"}})
+      .Changes(Command::kNoReason);
 }
 
 }  // namespace lockstep::ctl

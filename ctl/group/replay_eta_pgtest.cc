@@ -59,7 +59,7 @@ TEST_F(OffsetsCtl, DISABLED_AReplayOfAMillionForetellsItsEndWithinAQuarter) {
   ASSERT_TRUE(world_.Await(applied, std::chrono::minutes(30))) << runner_->Errors();
   world_.database.Run("UPDATE rm.items SET a = 'spoilt'");
 
-  const auto replay = world_.Ctl("--json replay feed --reason test --execute --from " + start);
+  const auto replay = world_.Ctl("--json replay feed --reason test --yes --from " + start);
   ASSERT_EQ(replay.status, 0) << replay.err;
   EXPECT_EQ(Right(), std::min(kKeys, events));
   const auto told = Parse(replay.err);

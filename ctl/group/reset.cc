@@ -4,7 +4,7 @@
 #include "ctl/command/command.h"
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
-#include "ctl/command/progress.h"
+#include "ctl/command/when.h"
 #include "ctl/group/follow_replay.h"
 #include "ctl/group/runner_context.h"
 #include "offsets/seek_target.h"
@@ -21,9 +21,9 @@ using operations::ResetWish;
 using state::SeekTarget;
 
 struct ResetOptions {
-  std::string group, time, until, snapshot, reason;
+  std::string group, time, until, snapshot;
   bool earliest = false, latest = false, empty = false, overwrite = false, accept_missing = false;
-  bool execute = false, follow = false;
+  bool follow = false;
 };
 
 // What an overwriting replay does to the tables: replaced rows are written again, counted and
@@ -40,42 +40,43 @@ Overwriting OverwritingOf(const projections::GroupPlan& plan) {
   return tables;
 }
 
-void PrintOverwriting(const std::string& group, const Overwriting& tables) {
+void PrintOverwriting(const std::string& group, const Overwriting& tables, std::FILE* to) {
   if (tables.replaced.empty()) {
-    Print("read model  stays; only events that it has not seen are applied\n");
+    Print(to, "read model  stays; only events that it has not seen are applied\n");
   } else {
-    Print("read model  stays; what comes again overwrites its own version in {}\n",
+    Print(to, "read model  stays; what comes again overwrites its own version in {}\n",
           fmt::join(tables.replaced, ", "));
   }
   if (!tables.merged.empty()) {
-    Print("            nothing is merged twice into {}\n", fmt::join(tables.merged, ", "));
+    Print(to, "            nothing is merged twice into {}\n", fmt::join(tables.merged, ", "));
   }
   if (!tables.counted.empty()) {
-    Print("            nothing is counted twice in {}\n", fmt::join(tables.counted, ", "));
+    Print(to, "            nothing is counted twice in {}\n", fmt::join(tables.counted, ", "));
   }
   if (!tables.merged.empty() || !tables.counted.empty()) {
-    Print(
-        "            so what was seen changes nothing there; `lockstepctl rebuild {}` fills them "
-        "anew\n",
-        group);
+    Print(to,
+          "            so what was seen changes nothing there; `lockstepctl rebuild {}` fills them "
+          "anew\n",
+          group);
   }
 }
 
 void PrintPlan(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,
-               const Overwriting& overwriting) {
-  Print("group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
+               const Overwriting& overwriting, std::FILE* to) {
+  Print(to, "group       {}\nfrom        {} (epoch {})\nto          {}\n", group,
         plan.offset ? FormatTimestamp(plan.offset->position.publish_time)
                     : "nothing in this epoch yet",
         plan.before.epoch, plan.seek.ToString());
-  Print("redelivery  {}\n", plan.redelivered < 0
-                                ? "what was not acked when the snapshot was taken, and all since"
-                                : fmt::format("about {} events", plan.redelivered));
-  Print("retention   {}\n", plan.earliest
-                                ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
-                                : "could not be read: no right to");
-  if (mode == offsets::ResetMode::kKeep) Print("read model  stays; nothing applies twice\n");
-  if (mode == offsets::ResetMode::kOverwrite) PrintOverwriting(group, overwriting);
-  for (const auto& [table, rows] : plan.emptied) Print("empties     {} ({} rows)\n", table, rows);
+  Print(to, "redelivery  {}\n",
+        plan.redelivered < 0 ? "what was not acked when the snapshot was taken, and all since"
+                             : fmt::format("about {} events", plan.redelivered));
+  Print(to, "retention   {}\n",
+        plan.earliest ? fmt::format("reaches back to {}", FormatTimestamp(*plan.earliest))
+                      : "could not be read: no right to");
+  if (mode == offsets::ResetMode::kKeep) Print(to, "read model  stays; nothing applies twice\n");
+  if (mode == offsets::ResetMode::kOverwrite) PrintOverwriting(group, overwriting, to);
+  for (const auto& [table, rows] : plan.emptied)
+    Print(to, "empties     {} ({} rows)\n", table, rows);
 }
 
 Json PlanJson(const std::string& group, const ResetPlan& plan, offsets::ResetMode mode,
@@ -110,10 +111,8 @@ absl::StatusOr<ResetWish> WishOf(const ResetOptions& options, const runner::Runn
   if (options.empty && options.overwrite) {
     return InvalidArgument("--empty and --overwrite exclude each other");
   }
-  if (options.reason.empty())
-    return InvalidArgument("say why with --reason: it goes into the audit");
   if (!options.time.empty()) {
-    ASSIGN_OR_RETURN(const WallTime time, ParseTimestamp(options.time));
+    ASSIGN_OR_RETURN(const WallTime time, ParseWhen("the time", options.time));
     wish.target = SeekTarget::To(time);
   } else if (!options.snapshot.empty()) {
     wish.target =
@@ -140,30 +139,26 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
                                          runner.transport->admin(), wish, now));
   const Overwriting overwriting = OverwritingOf(projector.plan());
   Json answer = PlanJson(options.group, plan, wish.mode, overwriting);
-  if (!context.json) PrintPlan(options.group, plan, wish.mode, overwriting);
-  answer["executed"] = options.execute;
-  if (!options.execute) {
-    return context.Answer(answer, [] { Print("Nothing was changed. Repeat with --execute.\n"); });
-  }
-  // (--execute is the yes to a reset that deletes nothing here.)
+  if (!context.json) PrintPlan(options.group, plan, wish.mode, overwriting, context.plan_out());
+  std::string what =
+      fmt::format("This moves group {}; its runners need not be stopped.", options.group);
   if (wish.mode == offsets::ResetMode::kEmpty) {
     int64_t rows = 0;
     for (const auto& [table, count] : plan.emptied) rows += count;
-    RETURN_IF_ERROR(context.Confirm(fmt::format(
+    what = fmt::format(
         "This deletes {} rows of {} tables; readers find what the replay has brought again.", rows,
-        plan.emptied.size())));
-  } else if (!context.IsLocal()) {
-    RETURN_IF_ERROR(context.Confirm("This moves a group of a database elsewhere."));
+        plan.emptied.size());
   }
+  RETURN_IF_ERROR(context.Confirm(what, answer));
   offsets::ResetRequest request{.seek = plan.seek,
                                 .mode = wish.mode,
                                 .tables = tables,
                                 .operator_name = OperatorName(),
-                                .reason = options.reason,
+                                .reason = context.reason,
                                 .fence = 2 * runner.group->options.ack_fence,
                                 .takeover = runner.group->options.seek_takeover};
   if (!options.until.empty()) {
-    ASSIGN_OR_RETURN(request.overwrite_until, ParseTimestamp(options.until));
+    ASSIGN_OR_RETURN(request.overwrite_until, ParseWhen("--to", options.until));
   }
   ASSIGN_OR_RETURN(const offsets::ResetDone done,
                    offsets::Resets(runner.schema(), name)
@@ -183,22 +178,16 @@ absl::Status Reset(const Context& context, const ResetOptions& options) {
                       context.json);
 }
 
-std::vector<Option> HowToAct(ResetOptions& options) {
-  return {{"--reason", &options.reason, "why; goes into the audit", Option::kRequired},
-          {"--execute", &options.execute, "do it; without, only show what would be done"}};
-}
-
 }  // namespace
 
 void AddReset(const Command& offsets) {
   const auto o = std::make_shared<ResetOptions>();
   offsets
       .Add("reset",
-           "move a group, safely while its runners work; shows what it would do "
-           "and acts only with --execute",
-           o, Reset)
+           "move a group to another place of its subscription, safely while its runners work", o,
+           Reset)
       .With({{"group", &o->group, "the consumer group", Option::kRequired},
-             {"--to-time", &o->time, "RFC 3339, as in 2026-01-31T12:00:00Z"},
+             {"--to-time", &o->time, kWhenHelp},
              {"--to-snapshot", &o->snapshot, "a Pub/Sub snapshot"},
              {"--to-earliest", &o->earliest, "as far back as retention reaches"},
              {"--to-latest", &o->latest, "leave out everything published until now"},
@@ -208,7 +197,7 @@ void AddReset(const Command& offsets) {
              {"--accept-missing", &o->accept_missing,
               "empty although not everything can be replayed"},
              {"--follow", &o->follow, "show the progress until caught up"}})
-      .With(HowToAct(*o));
+      .Changes(Command::kReasonRequired);
 }
 
 void AddReplay(const Command& program) {
@@ -218,9 +207,9 @@ void AddReplay(const Command& program) {
       .Add("replay", "apply a time range again without emptying; follows it until caught up", o,
            Reset)
       .With({{"group", &o->group, "the consumer group", Option::kRequired},
-             {"--from", &o->time, "RFC 3339", Option::kRequired},
-             {"--to", &o->until, "RFC 3339; none = all that is published now"}})
-      .With(HowToAct(*o));
+             {"--from", &o->time, kWhenHelp, Option::kRequired},
+             {"--to", &o->until, "until when; none = all that is published now"}})
+      .Changes(Command::kReasonRequired);
 }
 
 }  // namespace lockstep::ctl

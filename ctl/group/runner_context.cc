@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "ctl/command/config_file.h"
 #include "platform/config/config.h"
 #include "platform/status.h"
 #include "pubsub/names.h"
@@ -11,6 +12,13 @@ namespace lockstep::ctl {
 absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context) {
   runner::RunnerOptions options;
   if (context.config.empty()) return options;
+  ASSIGN_OR_RETURN(const ConfigFile file, ReadConfigFile(context.config));
+  if (file.kind != ConfigFile::Kind::kRunner && file.kind != ConfigFile::Kind::kNone) {
+    return InvalidArgument(
+        "{} is {}; this command is about consumer groups: name a runner's configuration with "
+        "--config, or the database with --database and the service's state with --schema",
+        context.config, Describe(file.kind));
+  }
   RETURN_IF_ERROR(Config::Read({.file = context.config},
                                [&](ConfigSection& config) { Bind(config, options); }));
   for (runner::ConfiguredGroup& group : options.groups) {
@@ -26,7 +34,14 @@ absl::StatusOr<runner::RunnerOptions> ReadRunner(const Context& context) {
 absl::StatusOr<RunnerContext> OpenRunner(const Context& context, const std::string& schema,
                                          Millis statement_timeout) {
   RunnerContext runner;
-  ASSIGN_OR_RETURN(runner.options, ReadRunner(context));
+  auto options = ReadRunner(context);
+  // Of another kind of file its database counts, where the schema is named.
+  if (!options.ok() && !schema.empty()) {
+    ASSIGN_OR_RETURN(const ConfigFile file, ReadConfigFile(context.config));
+    if (file.kind == ConfigFile::Kind::kRunner) return options.status();
+    options.emplace();
+  }
+  ASSIGN_OR_RETURN(runner.options, std::move(options));
   if (!schema.empty()) runner.options.state_schema = schema;
   RETURN_IF_ERROR(runner::CheckStateSchema(runner.options.state_schema));
   ASSIGN_OR_RETURN(runner.connection, context.Connect(statement_timeout));

@@ -9,6 +9,7 @@
 
 #include "ctl/command/command.h"
 #include "ctl/command/print.h"
+#include "ctl/command/when.h"
 #include "ctl/group/runner_context.h"
 #include "ctl/source/source_database.h"
 #include "platform/duration.h"
@@ -35,13 +36,6 @@ struct ReconcileArguments {
 };
 
 // A duration before now, or a time.
-absl::StatusOr<WallTime> ParseSince(const std::string& text, WallTime now) {
-  if (const auto ago = ParseDuration(text); ago.ok()) return now - *ago;
-  const auto time = ParseTimestamp(text);
-  if (time.ok()) return *time;
-  return InvalidArgument("--since: '{}' is neither a duration (24h) nor a time (RFC 3339)", text);
-}
-
 // The rows of several outboxes as one list, in the order of their ids.
 class LedgerReader {
  public:
@@ -107,7 +101,7 @@ absl::Status ExportLedger(const Context& context, const ReconcileArguments& opti
     ASSIGN_OR_RETURN(connection, context.Connect(kLedgerTimeout));
   }
   ASSIGN_OR_RETURN(auto tables, options.source.Tables(*connection));
-  ASSIGN_OR_RETURN(const WallTime since, ParseSince(options.since, Clock::System().Now()));
+  ASSIGN_OR_RETURN(const WallTime since, ParseWhen("--since", options.since));
   LedgerReader reader(*connection, tables, {since, options.topics});
   ASSIGN_OR_RETURN(const auto times, reader.Times());
   std::ofstream file(options.file, std::ios::trunc);
@@ -310,7 +304,7 @@ absl::Status ReconcileBoth(const Context& context, const ReconcileArguments& opt
   }
   ASSIGN_OR_RETURN(const auto connection, options.source.Connect(kLedgerTimeout));
   ASSIGN_OR_RETURN(auto tables, options.source.Tables(*connection));
-  ASSIGN_OR_RETURN(const WallTime since, ParseSince(options.since, Clock::System().Now()));
+  ASSIGN_OR_RETURN(const WallTime since, ParseWhen("--since", options.since));
   LedgerReader reader(*connection, tables, {since, options.topics});
   ASSIGN_OR_RETURN(const auto times, reader.Times());
   return Compare(context, options,
@@ -341,7 +335,8 @@ void AddReconcile(const Command& program) {
       {"--outbox", &o->source.outboxes,
        "an outbox that feeds the group, as schema.name; as often as needed"},
       {"--topic", &o->topics, "only this logical topic; as often as needed"},
-      {"--since", &o->since, "published since then: 24h, or a time", Option::kShowsDefault}};
+      {"--since", &o->since, "published since then: 24h, 24h ago, or RFC 3339",
+       Option::kShowsDefault}};
   const std::vector<Option> consumer = {
       {"--group", &o->group, "the consumer group; the file's only one"},
       {"--schema", &o->schema, "the service's state schema; the file's"},

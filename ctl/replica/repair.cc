@@ -24,8 +24,8 @@ using verify::RepairPlan;
 using verify::VerifyTable;
 
 struct RepairOptions : VerifyFlags {
-  std::string from, reason;
-  bool execute = false, delete_ghosts = false, whole_table = false, no_wait = false;
+  std::string from;
+  bool delete_ghosts = false, whole_table = false, no_wait = false;
 };
 
 // What `verify --json` found in a table: where to look again.
@@ -146,9 +146,10 @@ class Repairing {
                  {"repair", nullptr}};
     PrintPlan(table, plan);
     if (plan.empty()) return json;
-    if (!options_.execute) {
+    if (context_.dry_run) {  // all tables are told, and what they come to
       left_.differences += static_cast<int64_t>(plan.keys.size() + plan.ghosts.size());
-      if (!context_.json) Print("Nothing was changed; --execute does it.\n");
+      if (!context_.json)
+        Print("Nothing was changed: this was a dry run; --yes in its place does it.\n");
       return json;
     }
     RETURN_IF_ERROR(Execute(table, plan, differences, json));
@@ -170,7 +171,7 @@ class Repairing {
     publisher::BackfillStore store(*writing);
     ASSIGN_OR_RETURN(const std::string id,
                      store.CreateRepair(verify_.declaration(), plan.keys, plan.ghosts,
-                                        OperatorAtHost(), options_.reason));
+                                        OperatorAtHost(), context_.reason));
     json["repair"] = id;
     if (options_.no_wait) {
       if (!context_.json) Print("Repair {} was begun; `verify` tells when it is done.\n", id);
@@ -237,9 +238,6 @@ class Repairing {
 
 absl::Status Repair(const Context& context, const RepairOptions& options) {
   Signals signals;
-  if (options.execute && options.reason.empty()) {
-    return Failed(InvalidArgument("say why with --reason: it goes into the audit"));
-  }
   const auto verify = VerifyContext::Open(context, options, VerifyContext::kBoth);
   if (!verify.ok()) return Failed(verify.status());
   Repairing repairing(context, options, **verify, signals.stop_token());
@@ -254,20 +252,21 @@ void AddRepair(const Command& program) {
   program
       .Add("repair",
            "compare as `verify` does, and have the source's publisher send the rows that differ "
-           "again; shows what it would do, --execute does it",
+           "again",
            o, Repair)
       .With(o->All())
-      .With({{"--from", &o->from,
-              "look again at what `verify --json` wrote and repair that, without comparing all"},
-             {"--execute", &o->execute, "do it"},
-             {"--delete-ghosts", &o->delete_ghosts,
-              "also delete rows that the source does not have, at every consumer"},
-             {"--whole-table", &o->whole_table,
-              "with --delete-ghosts: every row of the table is of this source, and a query has all "
-              "of them; without, only rows whose `aggregate` column says so are deleted, and none "
-              "where the source is a query"},
-             {"--no-wait", &o->no_wait, "don't wait until it is done and compare again"},
-             {"--reason", &o->reason, "why; goes into the audit"}});
+      .With({
+          {"--from", &o->from,
+           "look again at what `verify --json` wrote and repair that, without comparing all"},
+          {"--delete-ghosts", &o->delete_ghosts,
+           "also delete rows that the source does not have, at every consumer"},
+          {"--whole-table", &o->whole_table,
+           "with --delete-ghosts: every row of the table is of this source, and a query has all "
+           "of them; without, only rows whose `aggregate` column says so are deleted, and none "
+           "where the source is a query"},
+          {"--no-wait", &o->no_wait, "don't wait until it is done and compare again"},
+      })
+      .Changes(Command::kReasonRequired);
 }
 
 }  // namespace lockstep::ctl

@@ -27,7 +27,6 @@ constexpr Millis kReplicateLook{500};
 struct ReplicateOptions : VerifyFlags {
   ReplicateOptions() { wait = "10m"; }
 
-  std::string reason;
   bool quick = false, no_verify = false;
 };
 
@@ -155,8 +154,8 @@ class Replicating {
         continue;
       }
       if (!absl::IsNotFound(found.status())) return found.status();
-      ASSIGN_OR_RETURN(id, StartBackfill(context_, *source, verify_.declaration(), options_.quick,
-                                         options_.reason, wanted));
+      ASSIGN_OR_RETURN(
+          id, StartBackfill(context_, *source, verify_.declaration(), options_.quick, wanted));
     }
     return AwaitBackfill(store, id, verify_.printer(), stop_);
   }
@@ -236,13 +235,14 @@ void AddReplicate(const Command& program) {
           "make a group a replica of its source's rows: have them sent beside the tail, wait until "
           "the group has them, compare; repeated, it goes on with what stands",
           o, Replicate)
-      .With(
-          {{"group", &o->group, "the consumer group, of the runner's --config", Option::kRequired},
-           o->Declaration(),
-           {"--quick", &o->quick, "before the start, ask the source's catalogue alone"},
-           {"--no-verify", &o->no_verify, "don't compare"},
-           {"--reason", &o->reason, "why; goes into the audit"}})
-      .With(o->Comparison());
+      .With({
+          {"group", &o->group, "the consumer group, of the runner's --config", Option::kRequired},
+          o->Declaration(),
+          {"--quick", &o->quick, "before the start, ask the source's catalogue alone"},
+          {"--no-verify", &o->no_verify, "don't compare"},
+      })
+      .With(o->Comparison())
+      .Changes();
 }
 
 }  // namespace lockstep::ctl

@@ -35,7 +35,7 @@ class VerifyCtl : public OffsetsCtl {
  protected:
   void SetUp() override {
     RunAndPublish();
-    const auto migrated = world_.Ctl("migrate up --database " + source_.url());
+    const auto migrated = world_.Ctl("migrate up --set outbox --database " + source_.url());
     ASSERT_EQ(migrated.status, 0) << migrated.err;
     ASSERT_EQ(world_.Ctl("outbox create shop.outbox --database " + source_.url()).status, 0);
     source_.Run(testing::StatusCanBeWritten("shop.outbox"));
@@ -238,20 +238,20 @@ TEST_F(VerifyCtl, AnExportWaitsUntilTheEventsOfItsRowsArePublished) {
 
 TEST_F(VerifyCtl, ARepairIsShownThenHandedToThePublisherAndAudited) {
   world_.database.Run("DELETE FROM rm.items WHERE id = 'b'; INSERT INTO rm.items VALUES ('d', 7)");
-  const auto shown = world_.Ctl("repair " + Both());
+  const auto shown = world_.Ctl("repair --dry-run " + Both());
   EXPECT_EQ(shown.status, 1);
   EXPECT_THAT(shown.out, HasSubstr("rm.items: 1 rows to send again, 0 ghosts to delete"))
       << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("1 ghosts stay: --delete-ghosts deletes them"));
   EXPECT_EQ(source_.QueryInt("SELECT count(*) FROM lockstep.backfills"), 0);
 
-  const auto foreign = world_.Ctl("repair --delete-ghosts " + Both());
+  const auto foreign = world_.Ctl("repair --dry-run --delete-ghosts " + Both());
   EXPECT_EQ(foreign.status, 1);
   EXPECT_THAT(foreign.out, HasSubstr("rm.items: 1 rows to send again, 0 ghosts to delete"));
   EXPECT_THAT(foreign.out, HasSubstr("1 ghosts stay: rm.items has no `aggregate` column"));
-  EXPECT_THAT(world_.Ctl("repair --execute " + Both()).err, HasSubstr("--reason"));
+  EXPECT_THAT(world_.Ctl("repair --yes " + Both()).err, HasSubstr("--reason"));
   const auto begun = world_.Ctl(
-      "repair --execute --delete-ghosts --whole-table --no-wait --yes --json --reason "
+      "repair --delete-ghosts --whole-table --no-wait --yes --json --reason "
       "'ticket 7' " +
       Both());
   EXPECT_EQ(begun.status, 0) << begun.err;

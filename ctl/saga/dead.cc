@@ -67,9 +67,7 @@ absl::Status Inspect(const Context& context, const DeadOptions& options) {
     if (stands && undone) done.push_back(step.name);
   }
   json["would_undo"] = done;
-  return context.Answer(json, [&] {
-    for (const auto& [name, value] : json.items()) PrintMember(14, name, value);
-  });
+  return context.Answer(json, [&] { PrintMembers(json); });
 }
 
 // The dead sagas that are meant: shown, and confirmed. `quarantined`: those in quarantine.

@@ -190,10 +190,9 @@ absl::Status ShowSaga(const Context& context, const SagaOptions& options) {
     PrintSteps(saga, definition.ok() ? &*definition : nullptr);
     if (options.payloads) {
       Print("\n");
-      PrintMember(10, "input", saga.input);
-      for (const StoredStep& step : saga.steps) {
-        if (!step.result.is_null()) PrintMember(10, step.name, step.result);
-      }
+      Json payloads = {{"input", saga.input}};
+      for (const StoredStep& step : saga.steps) payloads[step.name] = step.result;
+      PrintMembers(payloads);
     }
     if (options.history) PrintHistory(history);
   });

@@ -18,7 +18,6 @@ using pubsub::Step;
 using pubsub::Wanted;
 
 struct ProvisionOptions {
-  bool dry_run = false;
   bool print_iam = false;
 };
 
@@ -40,11 +39,11 @@ Json StepJson(const Step& step) {
   return {{"action", step.action}, {"what", step.what}, {"detail", step.detail}};
 }
 
-void PrintPlan(const Plan& plan) {
+void PrintPlan(const Plan& plan, std::FILE* to) {
   for (const std::string& warning : plan.warnings) Print(stderr, "warning: {}\n", warning);
-  if (plan.steps.empty()) Print("Everything is as the file wants it.\n");
+  if (plan.steps.empty()) Print(to, "Everything is as the file wants it.\n");
   for (const Step& step : plan.steps) {
-    Print("  {} {} ({})\n", step.action, step.what, step.detail);
+    Print(to, "  {} {} ({})\n", step.action, step.what, step.detail);
   }
 }
 
@@ -59,13 +58,12 @@ absl::Status Provision(const Context& context, const ProvisionOptions& options) 
   }
   ASSIGN_OR_RETURN(const auto transport, pubsub::MakeTransport(pubsub.transport));
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(wanted, transport->admin()));
-  const bool apply = !options.dry_run && !plan.steps.empty();
-  const Json answer = {
-      {"steps", ListOf(plan.steps, StepJson)}, {"warnings", plan.warnings}, {"applied", apply}};
-  RETURN_IF_ERROR(context.Answer(answer, [&] { PrintPlan(plan); }));
-  if (!apply) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      context.Confirm(fmt::format("{} changes in project {}.", plan.steps.size(), wanted.project)));
+  Json answer = {
+      {"steps", ListOf(plan.steps, StepJson)}, {"warnings", plan.warnings}, {"applied", false}};
+  if (plan.steps.empty()) return context.Answer(answer, [&] { PrintPlan(plan, stdout); });
+  if (!context.json) PrintPlan(plan, context.plan_out());
+  RETURN_IF_ERROR(context.Confirm(
+      fmt::format("{} changes in project {}.", plan.steps.size(), wanted.project), answer));
   for (const Step& step : plan.steps) {
     const absl::Status done = step.run(transport->admin());
     if (!done.ok()) {
@@ -75,8 +73,8 @@ absl::Status Provision(const Context& context, const ProvisionOptions& options) 
                         step.action, step.what, MessageOf(done));
     }
   }
-  if (!context.json) Print("Done: {} changes.\n", plan.steps.size());
-  return absl::OkStatus();
+  answer["applied"] = true;
+  return context.Answer(answer, [&] { Print("Done: {} changes.\n", plan.steps.size()); });
 }
 
 }  // namespace
@@ -88,9 +86,9 @@ void AddProvision(const Command& program) {
            "make the topics, subscriptions and schemas that the file given with --config lists; "
            "shows what it will do first, does nothing twice",
            o, Provision)
-      .With({{"--dry-run", &o->dry_run, "only show what would be done"},
-             {"--print-iam", &o->print_iam,
-              "print the commands that give publisher and runner their least rights"}});
+      .With({{"--print-iam", &o->print_iam,
+              "print the commands that give publisher and runner their least rights"}})
+      .Changes(Command::kNoReason);
 }
 
 }  // namespace lockstep::ctl

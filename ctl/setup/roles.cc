@@ -167,6 +167,8 @@ absl::Status Grant(const Context& context, const RolesOptions& options) {
   RETURN_IF_ERROR(CheckJob(options));
   RETURN_IF_ERROR(CheckRole(options.role));
   ASSIGN_OR_RETURN(const Target target, Find(context, options, "grant_" + options.job));
+  RETURN_IF_ERROR(context.Announce(fmt::format("This gives {} the rights of a {} on {}.",
+                                               options.role, options.job, target.what)));
   if (options.create) RETURN_IF_ERROR(Create(*target.connection, options.role));
   RETURN_IF_ERROR(Apply(target, options));
   return context.Answer({{"role", options.role}, {"may", options.job}, {"on", target.what}}, [&] {
@@ -215,8 +217,9 @@ void AddRoles(const Command& program) {
             {"writer", "publisher", "runner", "operator", "reader", "waiter", "caller", "starter",
              "orchestrator"}}})
       .With(on)
-      .With({{"--create", &o->create, "make the role if it is not there (no password)"}});
-  roles.Add("revoke", "take a role's rights back", o, Revoke).With(on);
+      .With({{"--create", &o->create, "make the role if it is not there (no password)"}})
+      .Changes(Command::kNoReason);
+  roles.Add("revoke", "take a role's rights back", o, Revoke).With(on).Changes(Command::kNoReason);
 }
 
 }  // namespace lockstep::ctl

@@ -6,6 +6,7 @@
 #include "ctl/command/command.h"
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
+#include "ctl/command/table.h"
 #include "platform/status.h"
 #include "postgres/connection.h"
 #include "publisher/backfill/backfill_store.h"
@@ -18,7 +19,7 @@ using publisher::BackfillRecord;
 using publisher::BackfillStore;
 
 struct BackfillCommand {
-  std::string file, name, outbox, reason;
+  std::string file, name, outbox;
   bool quick = false, watch = false;
   int limit = 20;
 };
@@ -30,11 +31,12 @@ std::string BackfillTime(int64_t rows, int64_t rows_per_second) {
 }
 
 void PrintSourceReport(const publisher::Declaration& declaration,
-                       const publisher::SourceReport& report) {
-  for (const std::string& problem : report.problems) Print("problem: {}\n", problem);
-  for (const std::string& warning : report.warnings) Print("warning: {}\n", warning);
-  Print("{}: {}{} rows of {}; {}\n", declaration.name, report.counted ? "" : "about ", report.rows,
-        declaration.SourceName(), BackfillTime(report.rows, declaration.rows_per_second));
+                       const publisher::SourceReport& report, std::FILE* to) {
+  for (const std::string& problem : report.problems) Print(to, "problem: {}\n", problem);
+  for (const std::string& warning : report.warnings) Print(to, "warning: {}\n", warning);
+  Print(to, "{}: {}{} rows of {}; {}\n", declaration.name, report.counted ? "" : "about ",
+        report.rows, declaration.SourceName(),
+        BackfillTime(report.rows, declaration.rows_per_second));
 }
 
 absl::Status CheckBackfill(const Context& context, const BackfillCommand& options) {
@@ -42,7 +44,8 @@ absl::Status CheckBackfill(const Context& context, const BackfillCommand& option
   ASSIGN_OR_RETURN(const auto connection, context.Connect(kScanTimeout));
   ASSIGN_OR_RETURN(const auto report,
                    publisher::CheckSource(*connection, declaration, !options.quick));
-  RETURN_IF_ERROR(context.Answer(report.ToJson(), [&] { PrintSourceReport(declaration, report); }));
+  RETURN_IF_ERROR(
+      context.Answer(report.ToJson(), [&] { PrintSourceReport(declaration, report, stdout); }));
   if (report.problems.empty()) return absl::OkStatus();
   return FailedPrecondition("backfill {} can't start: {} problem{}", declaration.name,
                             report.problems.size(), report.problems.size() == 1 ? "" : "s");
@@ -54,7 +57,7 @@ absl::Status StartOne(const Context& context, const BackfillCommand& options) {
   ASSIGN_OR_RETURN(const auto declaration, publisher::LoadDeclaration(options.file));
   ASSIGN_OR_RETURN(const auto connection, context.Connect(kScanTimeout));
   ASSIGN_OR_RETURN(const std::string id,
-                   StartBackfill(context, *connection, declaration, options.quick, options.reason));
+                   StartBackfill(context, *connection, declaration, options.quick));
   RETURN_IF_ERROR(context.Answer({{"id", id}, {"backfill", declaration.name}}, [&] {
     Print("backfill {} is {}; lockstepctl backfill status {} --watch follows it\n",
           declaration.name, id, declaration.name);
@@ -118,17 +121,18 @@ absl::Status BackfillStatus(const Context& context, const BackfillCommand& optio
   Json json = BackfillStatusJson(record);
   json["declaration"] = record.declaration;
   ASSIGN_OR_RETURN(json["audit"], store.ReadAudit(record));
+  for (Json& entry : json["audit"]) Rfc3339(entry, {"at"});
   return context.Answer(json, [&] {
     PrintBackfill(record);
-    for (const char* member : {"outbox", "cursor", "highest", "created_at", "created_by", "reason",
-                               "begun_at", "progress_at", "ended_at", "worker", "retry_at"}) {
-      if (!json[member].is_null()) PrintMember(15, member, json[member]);
-    }
+    PrintMembers(json, {"declaration", "audit", "id", "name", "state", "percent"});
+    if (json["audit"].empty()) return;
+    Print("\n");
+    using enum Table::Column::Kind;
+    Table table({{"AT", kTime}, {"ACTION"}, {"BY"}, {"ROLE"}, {"REASON", kCut}});
     for (const Json& entry : json["audit"]) {
-      Print("audit           {} {} by {} (role {}){}\n", TextOf(entry["at"]),
-            TextOf(entry["action"]), TextOf(entry["actor"]), TextOf(entry["role"]),
-            entry["note"].is_null() ? "" : ": " + TextOf(entry["note"]));
+      table.Add({entry["at"], entry["action"], entry["actor"], entry["role"], entry["note"]});
     }
+    table.Print();
   });
 }
 
@@ -137,8 +141,27 @@ absl::Status ListBackfills(const Context& context, const BackfillCommand& option
   ASSIGN_OR_RETURN(const auto records,
                    BackfillStore(*connection).List(options.outbox, options.limit));
   return context.Answer(ListOf(records, BackfillStatusJson), [&] {
-    if (records.empty()) Print("There is no backfill.\n");
-    for (const BackfillRecord& record : records) PrintBackfill(record);
+    if (records.empty()) return Print("There is no backfill.\n");
+    using enum Table::Column::Kind;
+    Table table({{"BACKFILL"},
+                 {"STATE"},
+                 {"PERCENT", kNumber},
+                 {"ROWS", kNumber},
+                 {"OF ABOUT", kNumber},
+                 {"LEFT"},
+                 {"BEGUN", kTime},
+                 {"ID"},
+                 {"ERROR", kCut}});
+    for (const BackfillRecord& record : records) {
+      const auto left = BackfillTimeLeft(record);
+      const bool waits = record.state == "running" && !record.leased;
+      table.Add({record.repair ? record.name + " (repair)" : record.name,
+                 Table::Cell(waits ? "waits for a publisher" : record.state,
+                             waits ? Style::kWarning : StyleOf(record.state)),
+                 BackfillPercent(record), record.rows_done, record.rows_expected,
+                 left ? About(*left) : "", OrNull(record.begun_at), record.id, record.last_error});
+    }
+    table.Print();
   });
 }
 
@@ -151,9 +174,15 @@ absl::Status ChangeBackfill(const Context& context, const BackfillCommand& optio
     RETURN_IF_ERROR(context.Confirm(fmt::format(
         "This ends backfill {} after {} rows; what was sent stays sent, and it can't be resumed.",
         record.name, record.rows_done)));
+  } else {
+    RETURN_IF_ERROR(context.Announce(
+        change == BackfillStore::Change::kPause
+            ? fmt::format("Backfill {} rests where it is, after {} rows.", record.name,
+                          record.rows_done)
+            : fmt::format("Backfill {} goes on after {} rows.", record.name, record.rows_done)));
   }
   ASSIGN_OR_RETURN(const std::string state,
-                   store.Apply(change, record.id, OperatorAtHost(), options.reason));
+                   store.Apply(change, record.id, OperatorAtHost(), context.reason));
   return context.Answer({{"id", record.id}, {"backfill", record.name}, {"state", state}},
                         [&] { Print("backfill {} is {}\n", record.name, state); });
 }
@@ -162,9 +191,9 @@ absl::Status ChangeBackfill(const Context& context, const BackfillCommand& optio
 
 absl::StatusOr<std::string> StartBackfill(const Context& context, postgres::Connection& source,
                                           const publisher::Declaration& declaration, bool quick,
-                                          const std::string& reason, const std::string& id) {
+                                          const std::string& id) {
   ASSIGN_OR_RETURN(const auto report, publisher::CheckSource(source, declaration, !quick));
-  if (!context.json) PrintSourceReport(declaration, report);
+  if (!context.json) PrintSourceReport(declaration, report, context.plan_out());
   if (!report.problems.empty()) {
     return FailedPrecondition("backfill {} was not started: {}", declaration.name,
                               fmt::join(report.problems, "; "));
@@ -172,7 +201,8 @@ absl::StatusOr<std::string> StartBackfill(const Context& context, postgres::Conn
   RETURN_IF_ERROR(context.Confirm(
       fmt::format("This has the publisher of {} send every row of {} to topic {} as a snapshot.",
                   declaration.outbox.ToString(), declaration.SourceName(), declaration.topic)));
-  return BackfillStore(source).Create(declaration, report.rows, OperatorAtHost(), reason, id);
+  return BackfillStore(source).Create(declaration, report.rows, OperatorAtHost(), context.reason,
+                                      id);
 }
 
 void AddBackfill(const Command& program) {
@@ -182,22 +212,25 @@ void AddBackfill(const Command& program) {
   const Option file{"file", &o->file, "the backfill's YAML file", Option::kRequired};
   const Option name{"name", &o->name, "its name or id", Option::kRequired};
   const Option quick{"--quick", &o->quick, "ask the catalogue alone: no row is read"};
-  const Option reason{"--reason", &o->reason, "why; kept in the audit"};
   const Option watch{"--watch", &o->watch, "follow it until it ends"};
   backfill.Add("check", "whether the source is fit: columns, keys, versions", o, CheckBackfill)
       .With({file, quick});
   backfill.Add("start", "check, then have the publisher send every row", o, StartOne)
-      .With({file, quick, reason, watch});
+      .With({file, quick, watch})
+      .Changes();
   backfill.Add("status", "how far one has come, and what was done to it", o, BackfillStatus)
       .With({name, watch});
   backfill.Add("list", "the backfills of the database, the newest first", o, ListBackfills)
       .With({{"--outbox", &o->outbox, "of one outbox, as schema.name"},
              {"--limit", &o->limit, "how many", Option::kShowsDefault}});
   using enum BackfillStore::Change;
-  backfill.Add("pause", "let it rest where it is", o, ChangeBackfill, kPause).With({name, reason});
+  backfill.Add("pause", "let it rest where it is", o, ChangeBackfill, kPause)
+      .With({name})
+      .Changes();
   backfill.Add("resume", "let one go on that was paused or has failed", o, ChangeBackfill, kResume)
-      .With({name, reason});
-  backfill.Add("cancel", "end it where it is", o, ChangeBackfill, kCancel).With({name, reason});
+      .With({name})
+      .Changes();
+  backfill.Add("cancel", "end it where it is", o, ChangeBackfill, kCancel).With({name}).Changes();
 }
 
 }  // namespace lockstep::ctl

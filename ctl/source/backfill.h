@@ -18,7 +18,7 @@ inline constexpr Millis kScanTimeout{3'600'000};
 // publisher begin. Answers its id: `id`, or any where that is empty.
 absl::StatusOr<std::string> StartBackfill(const Context& context, postgres::Connection& source,
                                           const publisher::Declaration& declaration, bool quick,
-                                          const std::string& reason, const std::string& id = "");
+                                          const std::string& id = "");
 
 // Shows how far a backfill has come until it rests or has ended. CANCELLED when `stop` is
 // requested: it goes on at the publisher.

@@ -4,17 +4,15 @@
 #include "ctl/command/command.h"
 #include "ctl/command/operator.h"
 #include "ctl/command/print.h"
+#include "ctl/command/table.h"
 #include "idempotency/keys.h"
 #include "platform/status.h"
-#include "platform/text.h"
 
 namespace lockstep::ctl {
 namespace {
 
-constexpr size_t kErrorWidth = 60;
-
 struct IdempotencyOptions {
-  std::string key, tenant, reason;
+  std::string key, tenant;
   idempotency::KeyFilter filter;
   bool force = false;
   int batch = 1'000;
@@ -39,14 +37,19 @@ absl::Status ListKeys(const Context& context, const IdempotencyOptions& options)
   ASSIGN_OR_RETURN(const Json keys, idempotency::ListKeys(*connection, filter));
   return context.Answer(keys, [&] {
     if (keys.empty()) return Print("No such keys.\n");
-    Print("{:<20}  {:<36}  {:<18}  {:>8}  {:<29}  {}\n", "TENANT", "KEY", "STATE", "ATTEMPTS",
-          "UPDATED", "ERROR");
+    using enum Table::Column::Kind;
+    Table table({{"KEY"},
+                 {"TENANT"},
+                 {"STATE"},
+                 {"ATTEMPTS", kNumber},
+                 {"UPDATED", kTime},
+                 {"ERROR", kCut}});
     for (const Json& key : keys) {
-      Print("{:<20}  {:<36}  {:<18}  {:>8}  {:<29}  {}\n",
-            key["tenant"].is_null() ? "" : TextOf(key["tenant"]), TextOf(key["key"]), KeyState(key),
-            TextOf(key["attempts"]), TextOf(key["updated_at"]),
-            key["error"].is_null() ? "" : Truncate(TextOf(key["error"]), kErrorWidth));
+      const std::string state = KeyState(key);
+      table.Add({key["key"], key["tenant"], Table::Cell(state, StyleOf(state)), key["attempts"],
+                 key["updated_at"], key["error"]});
     }
+    table.Print();
     if (static_cast<int>(keys.size()) == filter.limit) {
       Print("The first {}; --limit shows more.\n", filter.limit);
     }
@@ -57,9 +60,7 @@ absl::Status ShowKey(const Context& context, const IdempotencyOptions& options) 
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
   ASSIGN_OR_RETURN(const Json key,
                    idempotency::ShowKey(*connection, options.of_tenant(), options.key));
-  return context.Answer(key, [&] {
-    for (const auto& [name, value] : key.items()) PrintMember(14, name, value);
-  });
+  return context.Answer(key, [&] { PrintMembers(key); });
 }
 
 absl::Status ReleaseKey(const Context& context, const IdempotencyOptions& options) {
@@ -72,7 +73,7 @@ absl::Status ReleaseKey(const Context& context, const IdempotencyOptions& option
                    idempotency::ReleaseKey(*connection, {.tenant = options.of_tenant(),
                                                          .key = options.key,
                                                          .actor = OperatorOfThis(),
-                                                         .note = options.reason,
+                                                         .note = context.reason,
                                                          .force = options.force}));
   return context.Answer(
       {{"released", options.key}, {"tenant", OrNull(options.of_tenant())}, {"was", state}},
@@ -81,6 +82,7 @@ absl::Status ReleaseKey(const Context& context, const IdempotencyOptions& option
 
 absl::Status CleanKeys(const Context& context, const IdempotencyOptions& options) {
   ASSIGN_OR_RETURN(const auto connection, context.Connect());
+  RETURN_IF_ERROR(context.Announce("This deletes keys that have expired."));
   ASSIGN_OR_RETURN(const int64_t gone, idempotency::CleanKeys(*connection, options.batch));
   return context.Answer({{"cleaned", gone}}, [&] { Print("{} expired keys are gone\n", gone); });
 }
@@ -106,10 +108,11 @@ void AddIdempotency(const Command& program) {
   keys.Add("release", "forget a key, so that its request may be done again", o, ReleaseKey)
       .With({key,
              tenant,
-             {"--reason", &o->reason, "for the audit"},
-             {"--force", &o->force, "although its caller may be at work; its end is refused"}});
+             {"--force", &o->force, "although its caller may be at work; its end is refused"}})
+      .Changes();
   keys.Add("clean", "delete what has expired", o, CleanKeys)
-      .With({{"--batch", &o->batch, "keys per transaction", Option::kShowsDefault, {}, 100'000}});
+      .With({{"--batch", &o->batch, "keys per transaction", Option::kShowsDefault, {}, 100'000}})
+      .Changes(Command::kNoReason);
 }
 
 }  // namespace lockstep::ctl

@@ -30,7 +30,7 @@ class BackfillCtl : public ::testing::Test {
     world_.projection = kStates;
     world_.group_settings = "    ack_fence: 500ms\n    seek_takeover: 1s\n";
     world_.database.Run("DROP TRIGGER wait ON rm.items");
-    EXPECT_EQ(world_.Ctl("migrate up --database " + source_.url()).status, 0);
+    EXPECT_EQ(world_.Ctl("migrate up --set outbox --database " + source_.url()).status, 0);
     EXPECT_EQ(world_.Ctl("outbox create shop.outbox --database " + source_.url()).status, 0);
     source_.Run(
         "CREATE TABLE shop.items (id text PRIMARY KEY, version int, a text);"

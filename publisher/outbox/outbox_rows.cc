@@ -91,7 +91,9 @@ FROM (
          lock_token IS NOT NULL AS leased, error_code, last_error, created_at::text, occurred_at::text, message_id,
          {payload_bytes} AS payload_bytes, content_type, schema_version, traceparent, taken_by, target_space
   FROM {status} s
-  WHERE {state} AND ($1 = '' OR event_id = nullif($1, '')::uuid) AND ($2 = '' OR aggregate_id = $2)
+  WHERE {state} AND (cardinality($1::text[]) = 0 OR event_id = ANY ($1::text[]::uuid[]))
+    AND ($2 = '' OR aggregate_id IN ($2, substr($2, strpos($2, '/') + 1))
+                    AND $2 IN (aggregate_id, aggregate_type || coalesce('@' || tenant_id, '') || '/' || aggregate_id))
     AND ($3 = '' OR tenant_id = $3) AND ($4 = '' OR topic = $4)
     AND ($5 = '' OR event_type = $5) AND ($6 = '' OR error_code = $6)
     AND ($7::bigint = 0 OR created_at < now() - $7::bigint * interval '1 ms')
@@ -192,6 +194,10 @@ const char* Sql(RowState state) {
   switch (state) {
     case RowState::kAny:
       return "true";
+    case RowState::kUnpublished:
+      return "sequence IN (SELECT sequence FROM {pending})";
+    case RowState::kPublished:
+      return "sequence IN (SELECT sequence FROM {published})";
     case RowState::kPending:
       return "sequence IN (SELECT sequence FROM {pending} WHERE dead_at IS NULL AND "
              "quarantined_at IS NULL)";
@@ -320,8 +326,8 @@ absl::StatusOr<ordered_json> FindRows(postgres::Connection& connection, const Qu
       const Result rows,
       connection.Execute(
           About(table, FillNames(kFindRows, {{"state", Sql(state)}, {"payload_bytes", bytes}})),
-          filter.event, filter.key, filter.tenant, filter.topic, filter.type, filter.code,
-          filter.older_than.count(), at_most, filter.aggregate_type, filter.version,
+          postgres::Array(filter.events), filter.key, filter.tenant, filter.topic, filter.type,
+          filter.code, filter.older_than.count(), at_most, filter.aggregate_type, filter.version,
           filter.message_id));
   return ParseAll(rows, "row");
 }

@@ -66,8 +66,8 @@ absl::StatusOr<int64_t> NewestSequence(postgres::Connection& connection,
 
 // Which rows an operator means; what is empty is not asked for.
 struct RowFilter {
-  std::string event;  // its id
-  std::string key;
+  std::vector<std::string> events = {};  // their ids
+  std::string key;                       // an aggregate's id, or type/id, type@tenant/id
   std::string tenant;
   std::string topic;
   std::string type;
@@ -79,9 +79,18 @@ struct RowFilter {
 
   friend bool operator==(const RowFilter&, const RowFilter&) = default;
 };
-enum class RowState { kAny, kPending, kDead, kQuarantined, kMayBeQuarantined };
+enum class RowState {
+  kAny,
+  kUnpublished,
+  kPending,
+  kDead,
+  kQuarantined,
+  kPublished,
+  kMayBeQuarantined
+};
 
-// A list of objects with the row's columns, in the order of their sequences.
+// A list of objects with the row's columns, in the order of their sequences; times as Postgres
+// writes them.
 absl::StatusOr<nlohmann::ordered_json> FindRows(postgres::Connection& connection,
                                                 const postgres::QualifiedName& table,
                                                 RowState state, const RowFilter& filter,

@@ -1048,7 +1048,7 @@ BEGIN
   EXECUTE format('GRANT SELECT, DELETE ON lockstep.backfill_keys TO %s', role);
 END $$;
 
--- Who looks: lockstepctl outbox list, pending, dead, quarantined, show; backfill list, status. Everything but payloads.
+-- Who looks: lockstepctl outbox list, show; backfill list, status. Everything but payloads.
 CREATE FUNCTION grant_reader(outbox regclass, role regrole) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   columns text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute

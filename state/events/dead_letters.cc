@@ -100,7 +100,7 @@ SELECT d.id, d.event_id, d.aggregate_key, d.event_type, d.message_id, d.ordering
        d.payload_bytes, d.dead_at
   FROM {state}.dead_letters d
  WHERE d.group_name = $1
-   AND ($2::bigint IS NULL OR d.id = $2)
+   AND (cardinality($2::bigint[]) = 0 OR d.id = ANY ($2))
    AND ($3 = '' OR d.event_id = nullif($3, '')::uuid)
    AND ($4 = '' OR d.aggregate_key = $4 OR d.ordering_key = $4)
    AND ($5 = '' OR d.code = $5)
@@ -108,7 +108,8 @@ SELECT d.id, d.event_id, d.aggregate_key, d.event_type, d.message_id, d.ordering
    AND CASE $7 WHEN '' THEN d.state IN ('dead', 'quarantined')
                WHEN 'any' THEN true
                ELSE d.state = $7 END
- ORDER BY d.aggregate_key, d.version, d.id
+ ORDER BY CASE WHEN $9 THEN d.dead_at END DESC, CASE WHEN $9 THEN d.id END DESC,
+          d.aggregate_key, d.version, d.id
  LIMIT $8)";
 
 constexpr std::string_view kCountOpen = R"(
@@ -162,7 +163,7 @@ DeadLetterRow Read(const postgres::Row& row) {
           .blocks = row.Bool("blocks"),
           .waiting = row.Int("waiting"),
           .payload_bytes = row.Int("payload_bytes"),
-          .dead_at = row.String("dead_at"),
+          .dead_at = row.Time("dead_at"),
           .payload = {}};
 }
 
@@ -288,9 +289,10 @@ absl::Status DeadLetters::Take(postgres::Transaction& transaction,
 absl::StatusOr<std::vector<DeadLetterRow>> DeadLetters::List(postgres::Connection& connection,
                                                              const DeadLetterFilter& filter,
                                                              int limit) const {
-  ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kList), group_, filter.id,
-                                                       filter.event_id, filter.key, filter.code,
-                                                       filter.event_type, filter.state, limit));
+  ASSIGN_OR_RETURN(const auto rows,
+                   connection.Execute(schema_.Sql(kList), group_, postgres::Array(filter.ids),
+                                      filter.event_id, filter.key, filter.code, filter.event_type,
+                                      filter.state, limit, filter.newest_first));
   std::vector<DeadLetterRow> letters;
   for (const postgres::Row row : rows) letters.push_back(Read(row));
   return letters;
@@ -298,7 +300,7 @@ absl::StatusOr<std::vector<DeadLetterRow>> DeadLetters::List(postgres::Connectio
 
 absl::StatusOr<DeadLetterRow> DeadLetters::Show(postgres::Connection& connection, int64_t id,
                                                 bool with_payload) const {
-  ASSIGN_OR_RETURN(auto letters, List(connection, {.id = id, .state = "any"}, 1));
+  ASSIGN_OR_RETURN(auto letters, List(connection, {.ids = {id}, .state = "any"}, 1));
   if (letters.empty()) return NotFound("group '{}' has no dead letter {}", group_.value(), id);
   if (with_payload) {
     ASSIGN_OR_RETURN(const auto rows, connection.Execute(schema_.Sql(kPayload), group_, id));

@@ -8,22 +8,25 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "envelope/received.h"
+#include "platform/clock.h"
 #include "state/schema.h"
 
 namespace lockstep::state {
 
 // Which dead letters are meant. Everything that is set must hold.
 struct DeadLetterFilter {
-  std::optional<int64_t> id;
+  std::vector<int64_t> ids = {};
   std::string event_id;
   std::string key;  // an aggregate (video/123) or an ordering key
   std::string code;
   std::string event_type;
-  std::string state;  // empty = dead and quarantined; `any` = all
+  std::string state;          // empty = dead and quarantined; `any` = all
+  bool newest_first = false;  // else in the order in which they must be replayed
 
   // Whether it means something in particular: what a dangerous command asks for.
   bool selective() const {
-    return id || !event_id.empty() || !key.empty() || !code.empty() || !event_type.empty();
+    return !ids.empty() || !event_id.empty() || !key.empty() || !code.empty() ||
+           !event_type.empty();
   }
 };
 
@@ -36,7 +39,7 @@ struct DeadLetterRow {
   bool blocks = false;
   int64_t waiting = 0;  // events that are parked behind it
   int64_t payload_bytes = 0;
-  std::string dead_at;
+  WallTime dead_at{};
   std::string payload;  // only when asked for
 };
 
@@ -114,7 +117,7 @@ class DeadLetters : public GroupStore {
   absl::Status Record(postgres::Connection& connection, int64_t id,
                       const envelope::Poison& poison) const;
 
-  // In the order in which they must be replayed: by aggregate and version.
+  // Those must be replayed by aggregate and version.
   absl::StatusOr<std::vector<DeadLetterRow>> List(postgres::Connection& connection,
                                                   const DeadLetterFilter& filter, int limit) const;
   absl::StatusOr<DeadLetterRow> Show(postgres::Connection& connection, int64_t id,

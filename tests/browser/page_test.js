@@ -75,7 +75,7 @@ const cases = {
       'See the event and why it failed', 'Once the cause is mended: apply it, and then what waits behind it',
       'Or give it up: what waits behind it is applied without it']);
     assert.deepEqual(await steps.locator('code').allTextContents(), ['show 41 --group \'video-feed\'',
-      'replay --id 41 --group \'video-feed\' --reason \'why it works now\'', 'discard --id 41 --group \'video-feed\' --reason \'why it is not needed\'']
+      'replay 41 --group \'video-feed\' --reason \'why it works now\'', 'discard 41 --group \'video-feed\' --reason \'why it is not needed\'']
       .map((rest) => `lockstepctl --config /etc/lockstep/runner.yaml dead-letters ${rest}`));
     assert.equal(await page.title(), `(${await page.getByRole('article').count()}) Lockstep runner`);
     await shoot(page, 'runner-light');

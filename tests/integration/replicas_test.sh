@@ -193,7 +193,7 @@ done
 
 # Repair it.
 lockstepctl --config runner.yaml repair --declaration videos.yaml --source "$source_url" --group feed --grace 12s --deep \
-  --execute --delete-ghosts --whole-table --yes --reason 'spoilt on purpose' >repair.out 2>&1 || fail 'repair'
+  --delete-ghosts --whole-table --yes --reason 'spoilt on purpose' >repair.out 2>&1 || fail 'repair'
 compare --deep >verify4.out 2>&1 || fail 'equal after the repair'
 [ "$(replica_sql -c "SELECT count(*) FROM feed.video WHERE tenant = 'ghost' OR title IN ('spoilt', 'boo') OR length < 0")" = 0 ] ||
   fail 'verify says equal, and what was spoilt is there'

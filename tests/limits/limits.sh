@@ -134,7 +134,7 @@ ages() {
     grep '^offset_lag_ms' "$dir/metrics" >>"$dir/lag" || true
     # A reset to "now" by somebody whose clock is an hour fast must not drop the next hour.
     says 'epoch' env LD_PRELOAD="$shift" LOCKSTEP_CLOCK_SHIFT=3600 "$ctl" --database "$feed" --config "$dir/runner.yaml" \
-      offsets reset feed --to-latest --reason clocks --execute --yes
+      offsets reset feed --to-latest --reason clocks --yes
     await 'done' "$feed" 'SELECT seek_state FROM feed_state.consumer_groups'
     is t "$feed" 'SELECT skip_before <= now() FROM feed_state.consumer_groups'
     sql "$source" "$(enqueue "after$1" 1 '{"title": "after the reset"}')" >/dev/null
@@ -160,7 +160,7 @@ parked() {
   local parked_in=$(took)
   is 0 "$feed" 'SELECT count(*) FROM feed.item'
   began
-  "$ctl" --database "$feed" --config "$dir/runner.yaml" dead-letters discard --id 1 --reason limits --yes >"$out" 2>&1 || fail discard
+  "$ctl" --database "$feed" --config "$dir/runner.yaml" dead-letters discard 1 --reason limits --yes >"$out" 2>&1 || fail discard
   await "$((count + 1))" "$feed" "SELECT version FROM feed.item WHERE id = 'one' UNION ALL SELECT 0 WHERE NOT EXISTS (TABLE feed.item)"
   await 0 "$feed" 'SELECT count(*) FROM feed_state.parked'
   echo "parked: $count events of one key parked in $parked_in, released and applied in order in $(took);" \

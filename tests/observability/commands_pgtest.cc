@@ -73,10 +73,10 @@ TEST_F(CommandsTest, OfParkedKeysDeadRowsAndATopicOutOfReach) {
   pair_.feed.Run("UPDATE feed_state.dead_letters SET payload = convert_to('{\"video_id\":\"" +
                  Pair::VideoId(7) + "\",\"title\":\"cured\"}', 'UTF8')");
   const std::vector<std::string> typed = TypeAll();
-  EXPECT_THAT(typed, Contains(HasSubstr(" dead-letters replay --id ")));
+  EXPECT_THAT(typed, Contains(HasSubstr(" dead-letters replay ")));
   EXPECT_THAT(typed, Contains(HasSubstr(" parked show 'video/")));
-  EXPECT_THAT(typed, Contains(HasSubstr(" outbox replay 'catalog.video_outbox' --event ")));
-  EXPECT_THAT(typed, Contains(HasSubstr(" outbox pending 'catalog.video_outbox'")));
+  EXPECT_THAT(typed, Contains(HasSubstr(" outbox replay 'catalog.video_outbox' ")));
+  EXPECT_THAT(typed, Contains(HasSubstr(" outbox list 'catalog.video_outbox' --state pending")));
   EXPECT_TRUE(Await([&] { return pair_.Version(7) == 3; }, "the parked event"));
 }
 

@@ -57,13 +57,15 @@ class LogsTest : public ::testing::Test {
         texts.push_back(Get(url + path).body);
       }
     }
-    for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
-             {"--config", Runner(), "dead-letters", "list"},
-             {"--config", Runner(), "dead-letters", "show", "1"},
-             {"--config", Runner(), "lag", "--json"},
-             {"--config", Runner(), "offsets", "show"},
-             {"--database", WithPassword(pair_.source.url()), "outbox", "dead", kTable},
-             {"--database", WithPassword(pair_.source.url()), "outbox", "pending", kTable}}) {
+    for (const std::vector<std::string>& command :
+         std::vector<std::vector<std::string>>{{"--config", Runner(), "dead-letters", "list"},
+                                               {"--config", Runner(), "dead-letters", "show", "1"},
+                                               {"--config", Runner(), "lag", "--json"},
+                                               {"--config", Runner(), "offsets", "show"},
+                                               {"--database", WithPassword(pair_.source.url()),
+                                                "outbox", "list", kTable, "--state", "dead"},
+                                               {"--database", WithPassword(pair_.source.url()),
+                                                "outbox", "list", kTable, "--state", "pending"}}) {
       const Ran ran = pair_.Ctl(command);
       EXPECT_EQ(ran.status, 0) << ran.output;
       texts.push_back(ran.output);
@@ -210,7 +212,7 @@ TEST_F(LogsTest, AResetNamesItsOperatorAndWhatChanged) {
   pair_.Enqueue(1, 1);
   ASSERT_TRUE(pair_.Await([&] { return pair_.Version(1) == 1; }, "the first event"));
   const Ran reset = pair_.Ctl({"--config", Runner(), "--yes", "offsets", "reset", "feed",
-                               "--to-latest", "--reason", "a bad day", "--execute"});
+                               "--to-latest", "--reason", "a bad day", "--yes"});
   ASSERT_EQ(reset.status, 0) << reset.output;
   ASSERT_TRUE(pair_.Await(
       [&] { return !LinesWith(pair_.runner->output(), "the epoch has changed").empty(); },

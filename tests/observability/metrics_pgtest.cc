@@ -67,17 +67,16 @@ class MetricsTest : public ::testing::Test {
             .Text(0, 0));
     ASSERT_EQ(pair_
                   .Ctl({"--database", pair_.source.url(), "--yes", "outbox", "quarantine", kTable,
-                        "--event", event, "--note", "later"})
+                        event, "--reason", "later"})
                   .status,
               0);
     const std::string dead = std::string(
         pair_.source.Query("SELECT event_id FROM catalog.video_outbox WHERE aggregate_id = 'x'")
             .Text(0, 0));
-    ASSERT_EQ(pair_
-                  .Ctl({"--database", pair_.source.url(), "--yes", "outbox", "replay", kTable,
-                        "--event", dead})
-                  .status,
-              0);
+    ASSERT_EQ(
+        pair_.Ctl({"--database", pair_.source.url(), "--yes", "outbox", "replay", kTable, dead})
+            .status,
+        0);
     ASSERT_TRUE(Await([&] { return Outbox("dead_at IS NOT NULL AND quarantined_at IS NULL") == 1; },
                       "dead again"));
   }
@@ -176,7 +175,7 @@ TEST_F(MetricsTest, EachSaysWhatHappened) {
                  Pair::VideoId(7) + "\",\"title\":\"cured\"}', 'UTF8')");
   ASSERT_EQ(pair_
                 .Ctl({"--config", pair_.directory + "/runner.yaml", "--yes", "dead-letters",
-                      "replay", "--id", "1", "--reason", "cured"})
+                      "replay", "1", "--reason", "cured"})
                 .status,
             0);
   ASSERT_TRUE(reads("tx_replay_total", 1, R"(kind="dead_letter")"));

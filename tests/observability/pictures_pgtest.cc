@@ -167,7 +167,7 @@ TEST_F(PicturesTest, APoisonKeyIsNamedWithItsReasonAndWhatToType) {
   EXPECT_EQ(lag["dead_letters"], 1) << lag;
   LookAtPage(pair_.runner_url, "poison-key",
              {"Key video/" + Pair::VideoId(7) + " of group feed is parked", "What to type next",
-              "dead-letters replay --id"});
+              "dead-letters replay 1"});
 }
 
 TEST_F(PicturesTest, AStoppedPublisherIsHeardByItsSilence) {

@@ -110,7 +110,7 @@ TEST_F(RunbookTest, ItsCommandsCanBeTyped) {
       line = line.substr(0, line.find("  #"));
       line = With(line, " --watch", "");
       // Before the addresses come in: a port or a database can have a 41, too.
-      line = With(line, "discard --id 41", "discard --id 2");
+      line = With(line, "discard 41", "discard 2");
       line = With(line, "41", "1");
       line = With(line, "<source>", "'" + pair_.source.url() + "'");
       line = With(line, "<event_id>", event);

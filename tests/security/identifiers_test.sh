@@ -98,8 +98,8 @@ put "gone$drop" Set 1 '{"title": "one"}'
 put "gone$drop" Gone 2 '{}'
 put "count$drop" Count 1 '{"amount": 3}'
 put "poison$drop" Count 1 '{"amount": "no number"}'
-says 'poison' "$ctl" outbox pending "$outbox" --key "poison$drop"
-says 'quarantine: 1' "$ctl" outbox quarantine "$outbox" --key "poison$drop" --note "n$drop" --yes
+says 'poison' "$ctl" outbox list "$outbox" --state pending --key "poison$drop"
+says 'quarantine: 1' "$ctl" outbox quarantine "$outbox" --key "poison$drop" --reason "n$drop" --yes
 says 'release: 1' "$ctl" outbox release "$outbox" --key "poison$drop" --tenant "poison$drop" --yes
 start publisher "$bin/lockstep-publisher" --config "$dir/publisher.yaml"
 publisher=$pid
@@ -116,7 +116,7 @@ says '' "$ctl" --config "$dir/runner.yaml" dead-letters discard --group "g$drop"
 says 'g' "$ctl" lag --schema "$state"
 says 'g' "$ctl" offsets show --schema "$state"
 says 'epoch 2' "$ctl" --config "$dir/runner.yaml" offsets reset "g$drop" --to-earliest --empty --accept-missing --reason "$drop" \
-  --execute --yes
+  --yes
 await 'done' "$db" "SELECT seek_state FROM $(q "$state").consumer_groups WHERE epoch = 2"
 await 'two' "$db" "SELECT $(q "$title") FROM $model WHERE $(q "$deleted") IS NULL"
 await 3 "$db" "SELECT $(q "$amount") FROM $(q "m$schema").$(q "c$drop")"

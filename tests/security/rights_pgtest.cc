@@ -158,7 +158,7 @@ TEST_F(BareRights, PublisherAndRunnerDoTheirWholeJobAndSayWhatIsOff) {
 
   // A reset needs Seek, which subscribers may.
   EXPECT_EQ(Ctl({"--config", folder_ + "/runner.yaml", "offsets", "reset", "feed", "--to-earliest",
-                 "--empty", "--accept-missing", "--reason", "test", "--execute", "--yes"}),
+                 "--empty", "--accept-missing", "--reason", "test", "--yes"}),
             0);
   AwaitRows("feed_state.consumer_groups WHERE epoch = 2 AND seek_state = 'done'", 1);
   AwaitRows("feed.item WHERE version = 4", 5);

@@ -61,8 +61,8 @@ await 0 "$source" 'SELECT count(*) FROM shop.outbox'  # the cleaner's work
 says 'poison' "$ctl" --database "$feed_reader" dead-letters list --group feed --schema feed_state
 says 'payload_bytes' "$ctl" --database "$feed_reader" dead-letters show 1 --group feed --schema feed_state --json
 refuses 'permission denied' "$ctl" --database "$feed_reader" dead-letters show 1 --payload --group feed --schema feed_state
-refuses 'permission denied' "$ctl" --database "$feed_reader" --config "$dir/runner.yaml" dead-letters discard --id 1 --yes --reason test
-says '' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" dead-letters discard --id 1 --yes --reason test
+refuses 'permission denied' "$ctl" --database "$feed_reader" --config "$dir/runner.yaml" dead-letters discard 1 --yes --reason test
+says '' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" dead-letters discard 1 --yes --reason test
 await good "$feed" "SELECT title FROM feed.item WHERE id = 'poison'"
 
 # Waiting for a version: nothing but the functions.
@@ -86,9 +86,9 @@ says '' "$ctl" --database "$feed_reader" checkpoint list feed --schema feed_stat
 
 # A reset that empties the read model: an operator's, not a runner's.
 refuses 'permission denied' "$ctl" --database "$runner" --config "$dir/runner.yaml" offsets reset feed --to-earliest \
-  --empty --accept-missing --reason test --execute --yes
+  --empty --accept-missing --reason test --yes
 says 'epoch 2' "$ctl" --database "$feed_operator" --config "$dir/runner.yaml" offsets reset feed --to-earliest \
-  --empty --accept-missing --reason test --execute --yes
+  --empty --accept-missing --reason test --yes
 await 'done' "$feed" 'SELECT seek_state FROM feed_state.consumer_groups WHERE epoch = 2'
 await 3 "$feed" "SELECT count(*) FROM feed.item WHERE id LIKE 'k_'"
 says 'offsets.reset|reset' "$ctl" --database "$feed_reader" offsets history feed --schema feed_state
@@ -99,14 +99,14 @@ await 4 "$feed" 'SELECT count(*) FROM feed.item'
 stop "$publisher_pid"
 may "$writer" "$(enqueue held 1 '{"title": "secret"}')"
 sql "$source" "UPDATE shop.outbox_pending SET dead_at = now(), available_at = 'infinity', last_error = 'by hand'"
-says 'held v1' "$ctl" --database "$reader" outbox dead shop.outbox
+says 'held +1 ' "$ctl" --database "$reader" outbox list shop.outbox --state dead
 says 'shop.outbox' "$ctl" --database "$reader" outbox list
 refuses 'permission denied' "$ctl" --database "$reader" outbox replay shop.outbox --key held --yes
 refuses 'permission denied' "$ctl" --database "$writer" outbox replay shop.outbox --key held --yes
 says 'replay: 1' "$ctl" --database "$operator" outbox replay shop.outbox --key held --yes
-says 'quarantine: 1' "$ctl" --database "$operator" outbox quarantine shop.outbox --key held --note test --yes
+says 'quarantine: 1' "$ctl" --database "$operator" outbox quarantine shop.outbox --key held --reason test --yes
 says 'release: 1' "$ctl" --database "$operator" outbox release shop.outbox --key held --yes
-says '"payload_bytes": null' "$ctl" --database "$operator" outbox pending shop.outbox --json
+says '"payload_bytes": null' "$ctl" --database "$operator" outbox list shop.outbox --state pending --json
 says '' "$bin/lockstep-publisher" --config "$dir/publisher.yaml" --database "$publisher" --once
 await secret "$feed" "SELECT title FROM feed.item WHERE id = 'held'"
 stop "$runner_pid"

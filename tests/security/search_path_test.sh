@@ -95,9 +95,9 @@ start runner "$bin/lockstep-runner" --config "$dir/runner.yaml" --database "$(as
 await 3 "$db" "SELECT amount FROM feed.item WHERE id = 'a'"
 is 3 "$db" "SELECT length(title) FROM feed.item WHERE id = 'a'"
 await 1 "$db" "SELECT count(*) FROM feed_state.dead_letters"
-for command in "lag" "dead-letters list" "dead-letters show 1 --payload" "dead-letters discard --id 1 --reason mended --yes" "offsets show feed" "offsets history feed" \
-  "checkpoint list feed" "outbox pending shop.outbox" "outbox dead shop.outbox" \
-  "offsets reset feed --to-earliest --empty --reason again --execute --yes"; do
+for command in "lag" "dead-letters list" "dead-letters show 1 --payload" "dead-letters discard 1 --reason mended --yes" "offsets show feed" "offsets history feed" \
+  "checkpoint list feed" "outbox list shop.outbox --state pending" "outbox list shop.outbox --state dead" \
+  "offsets reset feed --to-earliest --empty --reason again --yes"; do
   # shellcheck disable=SC2086  # a command with its options
   says '' "$ctl" --config "$dir/runner.yaml" --database "$db" $command
 done

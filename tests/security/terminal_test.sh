@@ -32,12 +32,12 @@ shows() { # COMMAND…: prints what is printable only, and all of it
   if grep -q '^forged' "$dir/shown"; then fail "a line was forged: $*: $(head -c 400 "$dir/shown" | cat -v)"; fi
   grep -qF '\u001b[2J' "$dir/shown" || fail "it is not shown: $*: $(head -c 400 "$dir/shown" | cat -v)"
 }
-shows "$ctl" outbox dead shop.outbox
-shows "$ctl" outbox show shop.outbox --event "$event"
-shows "$ctl" outbox replay shop.outbox --event "$event"
+shows "$ctl" outbox list shop.outbox --state dead
+shows "$ctl" outbox show shop.outbox "$event"
+shows "$ctl" outbox replay shop.outbox "$event"
 shows "$ctl" dead-letters list --schema st --group g
 shows "$ctl" dead-letters show 1 --schema st --group g --payload
-shows "$ctl" dead-letters quarantine --id 1 --schema st --group g
+shows "$ctl" dead-letters quarantine 1 --schema st --group g
 shows "$ctl" --json dead-letters show 1 --schema st --group g
 # Sagas: whatever their callers and participants say.
 "$ctl" migrate up --set saga >/dev/null
@@ -55,7 +55,7 @@ shows "$ctl" saga dead inspect "$saga" --payloads
 shows "$ctl" saga dead quarantine "$saga"
 shows "$ctl" saga dead quarantine "$saga" --yes --reason "$(printf 'k\033[2J')"
 shows "$ctl" saga show "$saga" --history
-"$ctl" --json outbox dead shop.outbox | python3 -c '
+"$ctl" --json outbox list shop.outbox --state dead | python3 -c '
 import json, sys
 assert json.load(sys.stdin)[0]["aggregate_id"].endswith("\u202e\u2066\nforged line")' || fail "--json has another text"
 echo "all as promised"

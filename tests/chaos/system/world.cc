@@ -295,7 +295,7 @@ std::unique_ptr<Child> World::BeginReset(const std::string& group,
   std::vector<std::string> arguments = {"--config", File("operator.yaml"), "offsets", "reset",
                                         group};
   arguments.insert(arguments.end(), target.begin(), target.end());
-  arguments.insert(arguments.end(), {"--reason", "chaos", "--execute", "--yes"});
+  arguments.insert(arguments.end(), {"--reason", "chaos", "--yes"});
   return Control(std::move(arguments), {.log = "resets.log"});
 }
 
