@@ -116,10 +116,10 @@ int main(int argc, char** argv) {
   app.get_option("--dry-run")->excludes(app.get_option("--yes"));
 
   for (const auto add :
-       {AddBackfill,   AddDeadLetters, AddErase,     AddGroupCommands, AddIdempotency, AddMigrate,
-        AddCheckpoint, AddLag,         AddOffsets,   AddOutbox,        AddParked,      AddProvision,
-        AddProjection, AddRebuild,     AddReconcile, AddRepair,        AddReplay,      AddReplicate,
-        AddRoles,      AddSaga,        AddSchema,    AddTrace,         AddVerify}) {
+       {AddBackfill,   AddDeadLetters, AddErase,   AddGroupCommands, AddIdempotency, AddMigrate,
+        AddCheckpoint, AddConsole,     AddLag,     AddOffsets,       AddOutbox,      AddParked,
+        AddProvision,  AddProjection,  AddRebuild, AddReconcile,     AddRepair,      AddReplay,
+        AddReplicate,  AddRoles,       AddSaga,    AddSchema,        AddTrace,       AddVerify}) {
     add(program);
   }
   AddPages(program, node);

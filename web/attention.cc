@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "web/note.h"
+#include "web/note_list.h"
 #include "web/saga_notes.h"
 
 namespace lockstep::web {
@@ -47,16 +47,15 @@ class Notes {
     for (const json& group : PartOf(document_, "groups")) Group(group);
     for (const json& outbox : PartOf(document_, "outboxes")) Outbox(outbox);
     OtherReasons();
-    for (json& note : SagaNotes(document_, ctl_)) notes_.push_back(std::move(note));
-    std::stable_partition(notes_.begin(), notes_.end(),
-                          [](const json& note) { return note["severity"] == "bad"; });
-    return notes_;
+    SagaNotes(document_, ctl_, notes_);
+    return notes_.Take();
   }
 
  private:
+  // `kind`: what it is told together with, if there are several.
   void Add(const char* severity, std::string title, std::string detail,
-           const std::vector<Step>& steps) {
-    notes_.push_back(Note(severity, std::move(title), std::move(detail), steps));
+           const std::vector<Step>& steps, NoteList::Kind kind = {}) {
+    notes_.Add(Note(severity, std::move(title), std::move(detail), steps), std::move(kind));
   }
 
   // For a command of lockstepctl: without a file it has to be told the schema.
@@ -135,8 +134,15 @@ class Notes {
         continue;  // OtherReasons
       }
       told_.insert(text);
-      Add(severity, std::move(title), Sentence(text) + more, steps);
+      Add(severity, std::move(title), Sentence(text) + more, steps, {Groups(what)});
     }
+  }
+
+  // The same, of several groups.
+  static std::string Groups(const std::string& what) {
+    if (what == "stream") return "groups have no stream from Pub/Sub";
+    if (what == "database") return "groups have lost their database";
+    return what == "loop" ? "groups whose loop stands still" : "groups are " + what;
   }
 
   static bool TellsOfLanes(const json& group) {
@@ -154,14 +160,16 @@ class Notes {
           fmt::format("{} Nothing is lost: what has not been applied comes again.",
                       Sentence(TextOf(group, "detail"))),
           {{"Compare what the projection wants with the tables", ProjectionCheck(group)},
-           ListLetters(name, "See what could not be applied")});
+           ListLetters(name, "See what could not be applied")},
+          {"groups have halted"});
     }
     if (state == "paused") {
       Add("warning", fmt::format("Group {} is paused", name),
           fmt::format("{} Nothing is applied and no handler is called; what comes waits in its "
                       "subscription.",
                       Sentence(TextOf(group, "detail"))),
-          {{"Let it go on", fmt::format("{} group resume {}{}", ctl_, Quoted(name), InSchema())}});
+          {{"Let it go on", fmt::format("{} group resume {}{}", ctl_, Quoted(name), InSchema())}},
+          {"groups are paused"});
     }
     Lanes(group, name);
     ParkedKeys(group, name);
@@ -187,12 +195,12 @@ class Notes {
                       "at the publisher's own page, or at what waits in its outbox: "
                       "lockstepctl outbox list, with the source's database and table.",
                       Age(silence)),
-          {ShowLag()});
+          {ShowLag()}, {"groups hear no heartbeat", {}, {ShowLag()}});
     } else if (lag > alert) {
       Add("warning", fmt::format("Group {} is {} behind", name, Age(lag)),
           fmt::format("The limit is {}. See the chart: while the line falls it is catching up.",
                       Age(alert)),
-          {ShowLag()});
+          {ShowLag()}, {"groups are behind", {}, {ShowLag()}});
     }
   }
 
@@ -222,7 +230,8 @@ class Notes {
                       "minutes.",
                       classes),
           {{"See which", command("verify")},
-           {"See what would be sent again, and confirm it", command("repair")}});
+           {"See what would be sent again, and confirm it", command("repair")}},
+          {"tables differ from their source"});
     }
     if (const int64_t failures = IntOf(table, "failures"); failures > 1) {
       Add("warning",
@@ -231,7 +240,7 @@ class Notes {
           fmt::format(
               "{} The group is not touched by it; it was tried {} times and is tried again.",
               Sentence(TextOf(table, "last_error")), failures),
-          {{"Try it by hand", command("verify")}});
+          {{"Try it by hand", command("verify")}}, {"tables can't be compared with their source"});
     }
   }
 
@@ -280,12 +289,16 @@ class Notes {
       if (TextOf(lane, "state") != "stuck") continue;
       const std::string error = TextOf(lane, "last_error");
       Add("bad", fmt::format("Lane {} of group {} is stuck", IntOf(lane, "lane"), name),
-          fmt::format("It has {} events in hand, the oldest for {}, and commits nothing.{} The "
+          fmt::format("It has {} event{} in hand, the oldest for {}, and commits nothing.{} The "
                       "other lanes go on.",
-                      IntOf(lane, "queued"), Age(IntOf(lane, "oldest_ms")),
+                      IntOf(lane, "queued"), IntOf(lane, "queued") == 1 ? "" : "s",
+                      Age(IntOf(lane, "oldest_ms")),
                       error.empty() ? "" : fmt::format(" Last error: {}", Sentence(error))),
           {{"See whom it waits for; pg_terminate_backend(pid) ends the one in the way",
-            Psql(kSessions)}});
+            Psql(kSessions)}},
+          {fmt::format("lanes of group {} are stuck", name),
+           error,
+           {{"See whom they wait for", Psql(kSessions)}}});
     }
     if (!locked.empty()) LockedTable(name, locked);
     if (outage.empty()) return;
@@ -310,21 +323,33 @@ class Notes {
   }
 
   void ParkedKeys(const json& group, const std::string& name) {
+    const std::string many = fmt::format("keys of group {} are parked", name);
+    const std::vector<Step> all = {
+        {"See which keys wait, and for what", fmt::format("{} parked list{}", ctl_, Of(name))},
+        ListLetters(name, "See what could not be applied")};
     int told = 0;
     for (const json& key : PartOf(group, "parked_keys")) {
       if (++told > kMostKeys) break;
       const int64_t letter = IntOf(key, "dead_letter", -1);
       const int64_t events = IntOf(key, "events");
+      const std::string code = TextOf(key, "code");
       Add("warning", fmt::format("Key {} of group {} is parked", TextOf(key, "key"), name),
           fmt::format("{} {} event{} wait{} behind it, in order; other keys go on.{}",
                       Sentence(TextOf(key, "why")), events, events == 1 ? "" : "s",
                       events == 1 ? "s" : "", letter >= 0 ? "" : kWhereVersionsAre),
-          letter >= 0 ? AboutLetter(letter, name) : AboutGap(key, name));
+          letter >= 0 ? AboutLetter(letter, name) : AboutGap(key, name),
+          {many,
+           letter < 0     ? "A version has not arrived"
+           : code.empty() ? "A dead letter is in the way"
+                          : fmt::format("A dead letter is in the way, {}", code),
+           all});
     }
     const int64_t more = IntOf(group, "parked_keys_total") - std::min(told, kMostKeys);
     if (more > 0) {
-      Add("warning", fmt::format("{} more keys of group {} are parked", more, name),
-          "The table below lists the first.", {ListLetters(name, "See what could not be applied")});
+      notes_.More(more,
+                  Note("warning", fmt::format("{} {}", more, many),
+                       "They wait for a version, or behind a dead letter.", all),
+                  {many, {}, all});
     }
   }
 
@@ -365,8 +390,9 @@ class Notes {
           {Pending(table)});
     } else if (state == "off" && IntOf(outbox, "pending") > 0) {
       Add("warning", fmt::format("The relay of {} is switched off", table),
-          fmt::format("{} rows wait. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
-                      IntOf(outbox, "pending")),
+          fmt::format("{} row{} wait{}. relay.enabled (OUTBOX_RELAY_ENABLED) is false.",
+                      IntOf(outbox, "pending"), IntOf(outbox, "pending") == 1 ? "" : "s",
+                      IntOf(outbox, "pending") == 1 ? "s" : ""),
           {Pending(table)});
     }
     for (const json& topic : PartOf(outbox, "topics")) {
@@ -376,7 +402,8 @@ class Notes {
                       "is missing is made by lockstepctl provision, with the file that lists "
                       "your topics; a right that is missing: lockstepctl provision --print-iam.",
                       Sentence(TextOf(topic, "outage"))),
-          {Pending(table)});
+          {Pending(table)},
+          {fmt::format("topics of {} are out of reach", table), {}, {Pending(table)}});
     }
     for (const json& backfill : PartOf(outbox, "backfills")) Backfill(backfill);
     DeadRows(outbox, table);
@@ -390,7 +417,8 @@ class Notes {
                     "row that Pub/Sub has taken.",
                     Sentence(TextOf(backfill, "last_error"))),
         {{"See how far it has come", fmt::format("{} backfill status {}", ctl_, id)},
-         {"Let it go on", fmt::format("{} backfill resume {}", ctl_, id)}});
+         {"Let it go on", fmt::format("{} backfill resume {}", ctl_, id)}},
+        {"backfills have failed"});
   }
 
   Step Pending(const std::string& table) const {
@@ -399,29 +427,36 @@ class Notes {
   }
 
   void DeadRows(const json& outbox, const std::string& table) {
+    const std::string many = fmt::format("rows of {} are dead", table);
+    const std::vector<Step> all = {
+        {"See which, and why", fmt::format("{} outbox list {} --state dead", ctl_, Quoted(table))}};
     int told = 0;
     for (const json& row : PartOf(outbox, "dead_rows")) {
       if (++told > kMostKeys) break;
       const std::string event = TextOf(row, "event_id");
+      const int64_t held = IntOf(row, "held");
       Add("warning",
           fmt::format("Row {} of {} is dead (key {})", IntOf(row, "sequence"), table,
                       TextOf(row, "aggregate_id")),
-          fmt::format(
-              "{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
-              IntOf(row, "held") > 0
-                  ? fmt::format(" {} later rows of its key wait behind it.", IntOf(row, "held"))
-                  : ""),
+          fmt::format("{} {}{}", TextOf(row, "code"), Sentence(TextOf(row, "reason")),
+                      held > 0 ? fmt::format(" {} later row{} of its key wait{} behind it.", held,
+                                             held == 1 ? "" : "s", held == 1 ? "s" : "")
+                               : ""),
           {{"See the row and why it was refused",
             fmt::format("{} outbox show {} {}", ctl_, Quoted(table), event)},
            {"Once the cause is mended: send it again, and then what waits behind it",
-            fmt::format("{} outbox replay {} {}", ctl_, Quoted(table), event)}});
+            fmt::format("{} outbox replay {} {}", ctl_, Quoted(table), event)}},
+          {many, TextOf(row, "code"), all});
     }
     const int64_t more = IntOf(outbox, "dead") - std::min(told, kMostKeys);
     if (more > 0) {
-      Add("warning", fmt::format("{} {}rows of {} are dead", more, told > 0 ? "more " : "", table),
-          "Rows that Pub/Sub has refused for good are kept until you decide.",
-          {{"See which, and why",
-            fmt::format("{} outbox list {} --state dead", ctl_, Quoted(table))}});
+      const bool one = more == 1;
+      notes_.More(
+          more,
+          Note("warning",
+               one ? fmt::format("A row of {} is dead", table) : fmt::format("{} {}", more, many),
+               "Rows that Pub/Sub has refused for good are kept until you decide.", all),
+          {many, {}, all});
     }
   }
 
@@ -430,7 +465,7 @@ class Notes {
   const bool reachable_;
   const std::string schema_;  // for lockstepctl, where no file says it
   const std::string ctl_;
-  json notes_ = json::array();
+  NoteList notes_;
   std::set<std::string> told_;  // of the reasons why this process is not ready
 };
 

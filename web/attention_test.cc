@@ -164,8 +164,13 @@ TEST(Attention, EveryCommandSaysWhatItIsFor) {
                            {"dead", 2},
                            {"dead_rows", {{{"sequence", 1}, {"event_id", "e"}}}}}};
   const json notes = Attention(document);
-  EXPECT_EQ(notes.size(), 11U) << notes.dump(1);
+  EXPECT_EQ(notes.size(), 8U) << notes.dump(1);
+  json all = notes;
   for (const json& note : notes) {
+    for (const json& one : note.value("notes", json::array())) all.push_back(one);
+  }
+  EXPECT_EQ(all.size(), 11U);
+  for (const json& note : all) {
     EXPECT_FALSE(note["commands"].empty()) << note;
     for (const json& step : note["commands"]) {
       EXPECT_NE(step["what"], "") << note;
@@ -234,29 +239,54 @@ TEST(Attention, QuotesForTheShell) {
             "lockstepctl outbox list 'a.b'\\''; rm' --state pending");
 }
 
-TEST(Attention, CountsTheParkedKeysThatGetNoNoteOfTheirOwn) {
+TEST(Attention, ManyParkedKeysAreOneNoteThatCountsThemByCause) {
   json document = Runner();
   document["groups"][0]["parked_keys_total"] = 9;
+  document["groups"][0]["dead_letters_open"] = 4;
   for (int i = 0; i < 7; ++i) {
-    document["groups"][0]["parked_keys"].push_back({{"key", "k"}, {"events", 1}, {"why", "w"}});
+    json key = {{"key", "k"}, {"events", 1}, {"why", "w"}};
+    if (i < 4) key.update({{"dead_letter", i}, {"code", "EVENT.MAPPING_FAILED"}});
+    document["groups"][0]["parked_keys"].push_back(key);
   }
-  const std::vector<std::string> titles = Titles(document);
-  ASSERT_EQ(titles.size(), 6U);
-  EXPECT_EQ(titles.back(), "4 more keys of group feed are parked");
+  const json notes = Attention(document);
+  ASSERT_EQ(notes.size(), 1U) << notes.dump(1);
+  EXPECT_EQ(notes[0]["title"], "9 keys of group feed are parked");
+  EXPECT_EQ(notes[0]["detail"],
+            "A dead letter is in the way, EVENT.MAPPING_FAILED: 4; A version has not arrived: 1; "
+            "not listed here: 4.");
+  ASSERT_EQ(notes[0]["notes"].size(), 5U);
+  EXPECT_EQ(notes[0]["notes"][0]["title"], "Key k of group feed is parked");
+  EXPECT_EQ(notes[0]["commands"][0]["command"],
+            "lockstepctl --config r.yaml parked list --group 'feed'");
 }
 
-TEST(Attention, CountsTheDeadRowsThatGetNoNoteOfTheirOwn) {
+TEST(Attention, NotesOfOneKindAreToldTogetherAndOthersStayApart) {
+  json document = Runner();
+  json second = document["groups"][0];
+  second["name"] = "search";
+  document["groups"].push_back(second);
+  for (json& group : document["groups"]) group["heartbeat_age_ms"] = 400'000;
+  document["groups"][0]["lanes"] = {{{"lane", 1}, {"state", "stuck"}}};
+  const json notes = Attention(document);
+  EXPECT_THAT(Titles(document),
+              ElementsAre("Lane 1 of group feed is stuck", "2 groups hear no heartbeat"));
+  EXPECT_EQ(notes[1]["notes"][1]["title"], "Group search hears no heartbeat");
+  EXPECT_FALSE(notes[0].contains("notes"));
+}
+
+TEST(Attention, ManyDeadRowsAreOneNoteAndOneWaitsInTheSingular) {
   json document = {{"role", "publisher"}, {"outboxes", {{{"table", "a.o"}, {"dead", 9}}}}};
-  for (int i = 0; i < 7; ++i) {
-    document["outboxes"][0]["dead_rows"].push_back({{"sequence", i},
-                                                    {"event_id", "e"},
-                                                    {"aggregate_id", "k"},
-                                                    {"code", "C"},
-                                                    {"reason", "r"}});
-  }
-  const std::vector<std::string> titles = Titles(document);
-  ASSERT_EQ(titles.size(), 6U);
-  EXPECT_EQ(titles.back(), "4 more rows of a.o are dead");
+  const json row = {{"sequence", 1}, {"event_id", "e"}, {"aggregate_id", "k"},
+                    {"code", "C"},   {"reason", "r"},   {"held", 1}};
+  for (int i = 0; i < 7; ++i) document["outboxes"][0]["dead_rows"].push_back(row);
+  EXPECT_THAT(Titles(document), ElementsAre("9 rows of a.o are dead"));
+  document["outboxes"][0]["dead_rows"] = json::array();
+  EXPECT_THAT(Titles(document), ElementsAre("9 rows of a.o are dead"));
+  document["outboxes"][0]["dead"] = 1;
+  EXPECT_THAT(Titles(document), ElementsAre("A row of a.o is dead"));
+  document["outboxes"][0]["dead_rows"] = {row};
+  EXPECT_THAT(Attention(document)[0]["detail"].get<std::string>(),
+              HasSubstr("1 later row of its key waits behind it"));
 }
 
 TEST(Attention, ABackfillThatFailedSaysWhyAndHowItGoesOn) {

@@ -8,8 +8,10 @@ namespace lockstep::web {
 
 using nlohmann::json;
 
-constexpr Millis kSpan{600'000};  // how far back
-constexpr Millis kStep{2'000};    // between two points; closer ones replace the newest
+constexpr Millis kSpan{3'600'000};  // how far back
+constexpr Millis kStep{2'000};      // between two points; closer ones replace the newest
+constexpr Millis kFine{300'000};    // for so long; of what is older,
+constexpr Millis kCoarse{15'000};   // one point for each of these
 
 json Rounded(const std::optional<double>& value) {
   if (!value.has_value()) return nullptr;
@@ -22,6 +24,7 @@ void History::Add(WallTime at, const std::vector<Part>& parts) {
   if (!samples_.empty() && sample.at_ms < samples_.back().at_ms) {  // the clock was set back
     samples_.clear();
     paces_.clear();
+    coarse_ = 0;
   }
   const double seconds = static_cast<double>(sample.at_ms) / 1000;
   for (const Part& part : parts) {
@@ -31,13 +34,39 @@ void History::Add(WallTime at, const std::vector<Part>& parts) {
     paces.newest = part;
     sample.points[part.name] = {part.left, Of(part.name).rate};
   }
-  if (samples_.size() >= 2 &&
+  if (samples_.size() >= coarse_ + 2 &&
       samples_.back().at_ms - samples_[samples_.size() - 2].at_ms < kStep.count()) {
     samples_.pop_back();
   }
   samples_.push_back(std::move(sample));
-  while (samples_.back().at_ms - samples_.front().at_ms > kSpan.count()) {
+  Thin();
+}
+
+// What leaves the last minutes joins the coarse point before it, if that is of the same time.
+void History::Thin() {
+  const int64_t now = samples_.back().at_ms;
+  while (coarse_ + 1 < samples_.size() && now - samples_[coarse_].at_ms > kFine.count()) {
+    const Sample& old = samples_[coarse_];
+    const bool joins =
+        coarse_ > 0 && samples_[coarse_ - 1].at_ms / kCoarse.count() == old.at_ms / kCoarse.count();
+    if (!joins) {
+      ++coarse_;
+      continue;
+    }
+    Sample& kept = samples_[coarse_ - 1];
+    for (const auto& [name, point] : old.points) {
+      Point& highest = kept.points[name];
+      if (point.left && (!highest.left || *point.left >= *highest.left)) {
+        kept.at_ms = old.at_ms;  // where the peak of the last part was
+        highest.left = point.left;
+      }
+      if (point.rate) highest.rate = std::max(highest.rate.value_or(0), *point.rate);
+    }
+    samples_.erase(samples_.begin() + static_cast<std::ptrdiff_t>(coarse_));
+  }
+  while (now - samples_.front().at_ms > kSpan.count()) {
     samples_.pop_front();
+    if (coarse_ > 0) --coarse_;
   }
 }
 

@@ -13,9 +13,10 @@
 
 namespace lockstep::web {
 
-// The last minutes of the groups or outboxes on a page: for each, what is left to do (its lag, its
+// The last hour of the groups or outboxes on a page: for each, what is left to do (its lag, its
 // pending rows), how fast it works (events applied, rows published) and how long that will take.
-// Owned by one thread.
+// Minutes that have passed are kept coarsely, so an hour of one part is some 350 points, whatever
+// happens: a peak stays, as high as it was. Owned by one thread.
 class History {
  public:
   // One group or outbox at one moment; none = not known.
@@ -46,12 +47,14 @@ class History {
     int64_t at_ms = 0;
     std::map<std::string, Point> points;
   };
+  void Thin();
 
   std::map<std::string, Paces> paces_;
-  std::deque<Sample> samples_;
+  std::deque<Sample> samples_;  // first `coarse_` ones of the past, then those of the last minutes
+  size_t coarse_ = 0;
 };
 
-// Two decimals: a page needs no more, and ten minutes of them stay small. None = null.
+// Two decimals: a page needs no more, and an hour of them stays small. None = null.
 nlohmann::json Rounded(const std::optional<double>& value);
 
 }  // namespace lockstep::web

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::web {
@@ -43,14 +44,28 @@ TEST_F(HistoryTest, PromisesNothingWhileTheLagGrows) {
   EXPECT_FALSE(outlook().eta_seconds);
 }
 
-TEST_F(HistoryTest, KeepsTheConfiguredSpanAndStep) {
-  for (int s = 0; s <= 2'000; ++s) Add(s, 0, s);
+TEST_F(HistoryTest, KeepsAnHourInABoundedNumberOfPoints) {
+  for (int s = 0; s <= 9'000; ++s) Add(s, 0, s);
   const json history = document();
   const json& at = history["at"];
-  EXPECT_LE(at.size(), 302U);
-  EXPECT_GE(at.size(), 299U);
-  EXPECT_EQ(at.back().get<int64_t>(), 1'002'000'000);
+  EXPECT_EQ(history["span_ms"], 3'600'000);
+  EXPECT_GE(at.size(), 150U + 220U - 3U) << "five minutes of 2 s, the rest of 15 s";
+  EXPECT_LE(at.size(), 150U + 220U + 5U);
+  EXPECT_EQ(at.back().get<int64_t>(), 1'009'000'000);
+  EXPECT_NEAR(static_cast<double>(at.front().get<int64_t>()), 1'005'400'000, 15'000);
+  EXPECT_TRUE(std::is_sorted(at.begin(), at.end()));
   EXPECT_EQ(history["groups"]["feed"]["lag_ms"].size(), at.size());
+}
+
+TEST_F(HistoryTest, APeakStaysAsHighAsItWasWhenItsMinutesHavePassed) {
+  for (int s = 0; s <= 3'000; ++s) Add(s, s == 1'000 ? 77'000 : 5, s);
+  const json history = document();
+  const json& lag = history["groups"]["feed"]["lag_ms"];
+  const auto peak = std::max_element(lag.begin(), lag.end());
+  EXPECT_EQ(*peak, 77'000.0);
+  EXPECT_NEAR(history["at"][static_cast<size_t>(peak - lag.begin())].get<double>(), 1'001'000'000,
+              15'000);
+  EXPECT_EQ(std::count(lag.begin(), lag.end(), 77'000.0), 1);
 }
 
 TEST_F(HistoryTest, ShowsRatesOfTheirTimeAndNothingWhereNothingIsKnown) {

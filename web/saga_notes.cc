@@ -62,37 +62,46 @@ json Paused(const json& saga, const std::string& ctl) {
       reason.empty() ? "Somebody has paused it." : Sentence(reason), steps);
 }
 
+NoteList::Kind Sagas(const std::string& definition, const std::string& state,
+                     const std::string& ctl, std::string cause = {}) {
+  return {fmt::format("sagas of {} are {}", definition, state),
+          std::move(cause),
+          {{"See which, and why", fmt::format("{} saga {} --definition {}", ctl,
+                                              state == "dead" ? "dead list" : "list --state Paused",
+                                              Quoted(definition))}}};
+}
+
 }  // namespace
 
-json SagaNotes(const json& document, const std::string& ctl) {
-  json notes = json::array();
+void SagaNotes(const json& document, const std::string& ctl, NoteList& notes) {
   std::map<std::string, int64_t> dead, paused;  // told of, by definition
   int told_dead = 0, told_paused = 0;
   for (const json& saga : PartOf(document, "waiting")) {
     const bool is_dead = saga.value("dead", false);
     if (++(is_dead ? told_dead : told_paused) > kMostSagas) continue;
-    ++(is_dead ? dead : paused)[TextOf(saga, "definition")];
-    notes.push_back(is_dead ? Dead(saga, ctl) : Paused(saga, ctl));
+    const std::string definition = TextOf(saga, "definition");
+    ++(is_dead ? dead : paused)[definition];
+    notes.Add(is_dead ? Dead(saga, ctl) : Paused(saga, ctl),
+              Sagas(definition, is_dead ? "dead" : "paused", ctl,
+                    is_dead ? TextOf(saga, "error_code") : std::string()));
   }
-  const auto rest = [&](const json& of, const char* state, int64_t told, const char* severity,
-                        const std::string& command) {
+  const auto rest = [&](const json& of, const char* state, int64_t told, const char* severity) {
     const std::string definition = TextOf(of, "definition");
     const int64_t more = IntOf(of, state) - told;
     if (more <= 0) return;
-    notes.push_back(
-        Note(severity,
-             fmt::format("{} {}saga{} of {} {} {}", more, told > 0 ? "more " : "",
-                         more == 1 ? "" : "s", definition, more == 1 ? "is" : "are", state),
-             "They stay as they are until you decide.",
-             {{"See which, and why",
-               fmt::format("{} saga {} --definition {}", ctl, command, Quoted(definition))}}));
+    const NoteList::Kind kind = Sagas(definition, state, ctl);
+    notes.More(more,
+               Note(severity,
+                    more == 1 ? fmt::format("A saga of {} is {}", definition, state)
+                              : fmt::format("{} {}", more, kind.many),
+                    "They stay as they are until you decide.", kind.steps),
+               kind);
   };
   for (const json& of : PartOf(document, "sagas")) {
     const std::string definition = TextOf(of, "definition");
-    rest(of, "dead", dead[definition], "warning", "dead list");
-    rest(of, "paused", paused[definition], "warning", "list --state Paused");
+    rest(of, "dead", dead[definition], "warning");
+    rest(of, "paused", paused[definition], "warning");
   }
-  return notes;
 }
 
 }  // namespace lockstep::web

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
+
+#include "web/note_list.h"
 
 namespace lockstep::web {
 
 // What an operator should look at among an orchestrator's sagas: dead ones, and paused ones. A part
 // of Attention. `ctl`: how lockstepctl is called.
-nlohmann::json SagaNotes(const nlohmann::json& document, const std::string& ctl);
+void SagaNotes(const nlohmann::json& document, const std::string& ctl, NoteList& notes);
 
 }  // namespace lockstep::web

@@ -95,6 +95,7 @@ void AddGroupCommands(const Command& program);
 void AddIdempotency(const Command& program);
 void AddMigrate(const Command& program);
 void AddCheckpoint(const Command& program);
+void AddConsole(const Command& program);
 void AddLag(const Command& program);
 void AddOffsets(const Command& program);
 void AddReset(const Command& offsets);  // called by AddOffsets

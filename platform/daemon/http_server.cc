@@ -8,6 +8,7 @@
 #include "platform/daemon/http_head.h"
 #include "platform/daemon/http_loop.h"
 #include "platform/daemon/process_metrics.h"
+#include "platform/host_name.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 
@@ -52,6 +53,17 @@ std::string Rendered(const HttpResponse& response, bool with_body) {
       with_body ? response.body : "");
 }
 
+bool BoundToAll(const std::string& address) { return address == "0.0.0.0" || address == "::"; }
+
+// The name in http://name:port/…; empty when there is none.
+std::string HostOf(const std::string& url) {
+  const size_t scheme = url.find("://");
+  if (scheme == std::string::npos) return "";
+  const std::string rest = url.substr(scheme + 3, url.find('/', scheme + 3) - scheme - 3);
+  if (rest.starts_with('[')) return rest.substr(0, rest.find(']') + 1);
+  return rest.substr(0, rest.find(':'));
+}
+
 }  // namespace
 
 void Bind(ConfigSection& config, HttpOptions& options) {
@@ -61,6 +73,9 @@ void Bind(ConfigSection& config, HttpOptions& options) {
   config.Key("hosts", &options.hosts,
              "names that it may be called by, besides IP addresses, localhost and http.address; "
              "probes may use any");
+  config.Key("advertise", &options.advertise,
+             "http://host:port by which others reach it, as the console does; without it the bound "
+             "address");
 }
 
 void HttpReply::Send(const HttpResponse& response) const {
@@ -79,6 +94,11 @@ bool HttpReply::Gone() const {
 
 HttpServer::HttpServer(HttpOptions options) : options_(std::move(options)) {
   options_.hosts.push_back(options_.address);
+  if (const std::string name = HostOf(options_.advertise); !name.empty()) {
+    options_.hosts.push_back(name);
+  } else if (BoundToAll(options_.address)) {
+    options_.hosts.push_back(HostName());
+  }
 }
 HttpServer::~HttpServer() { Stop(); }
 
@@ -157,6 +177,12 @@ std::string HttpServer::url() const {
       options_.address.find(':') != std::string::npos && options_.address[0] != '[';
   const std::string host = bare_ipv6 ? "[" + options_.address + "]" : options_.address;
   return fmt::format("http://{}:{}", host, port_);
+}
+
+std::string HttpServer::advertised() const {
+  if (port_ == 0) return "";
+  if (!options_.advertise.empty()) return options_.advertise;
+  return BoundToAll(options_.address) ? fmt::format("http://{}:{}", HostName(), port_) : url();
 }
 
 absl::Status ServePages(HttpServer& http, HttpServer::Handler ready, const MetricsRegistry& metrics,

@@ -24,6 +24,7 @@ struct HttpOptions {
   std::string address = "127.0.0.1";  // IPv4, IPv6 (:: takes both) or a name
   int port = 0;                       // 0 = a free one
   std::vector<std::string> hosts;     // names that clients may call it by, besides addresses
+  std::string advertise;              // http://host:port as others reach it; empty = the bound one
 
   // Not in the configuration: what a slow or greedy client can take.
   Millis request_timeout{3'000};  // for a request to arrive, and for its answer to be taken
@@ -93,6 +94,9 @@ class HttpServer final : public Service {
 
   int port() const { return port_; }
   std::string url() const;
+  // How others reach it: `advertise`, else the bound address, or this machine's name where it is
+  // bound to all of them. Empty while it is not started.
+  std::string advertised() const;
 
  private:
   class Loop;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "platform/host_name.h"
 #include "platform/status.h"
 
 namespace lockstep {
@@ -394,6 +395,26 @@ TEST_F(HttpServerTest, IsBoundToLoopbackUnlessToldOtherwise) {
   HttpServer open(HttpOptions{.address = "0.0.0.0"});
   ASSERT_TRUE(open.Start().ok());
   EXPECT_TRUE(Client(open.port(), "127.0.0.2").connected());
+}
+
+TEST_F(HttpServerTest, SaysByWhichAddressOthersReachIt) {
+  EXPECT_EQ(server_.advertised(), server_.url());
+  EXPECT_EQ(HttpServer(HttpOptions{}).advertised(), "") << "it is not started";
+  HttpServer all(HttpOptions{.address = "0.0.0.0"});
+  all.Handle("/x", [](const HttpRequest&) { return HttpResponse{.body = "here"}; });
+  ASSERT_TRUE(all.Start().ok());
+  EXPECT_EQ(all.advertised(), "http://" + HostName() + ":" + std::to_string(all.port()));
+  HttpServer named(HttpOptions{.advertise = "https://pages.example:8443/feed"});
+  named.Handle("/x", [](const HttpRequest&) { return HttpResponse{.body = "here"}; });
+  ASSERT_TRUE(named.Start().ok());
+  EXPECT_EQ(named.advertised(), "https://pages.example:8443/feed");
+  // And is called so.
+  const auto ask = [](const HttpServer& server, const std::string& host) {
+    return Ask(server.port(), "GET /x HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  EXPECT_THAT(ask(all, HostName()), HasSubstr("here"));
+  EXPECT_THAT(ask(named, "pages.example:8443"), HasSubstr("here"));
+  EXPECT_THAT(ask(named, HostName() + ".evil.example"), StartsWith("HTTP/1.1 421"));
 }
 
 TEST_F(HttpServerTest, StopsAndCanBeStoppedTwice) {

@@ -24,6 +24,7 @@ struct Request {
   // Shared, for it may be large and somebody else's; null = empty.
   std::shared_ptr<const std::string> body = nullptr;
   std::shared_ptr<const Settings> settings = nullptr;  // null = as they are by default
+  bool get = false;                                    // GET, without a body
 };
 
 // Of an error that a Client answered: certainly nothing of the request has reached a server (its
@@ -35,8 +36,8 @@ struct ClientOptions {
   int max_requests_per_origin = 64;  // and of one scheme, host and port
 };
 
-// POSTs by HTTP/1.1 over connections that are kept. TLS is verified always, redirects are not
-// followed, cookies not kept. One thread of its own (libcurl's multi interface over epoll) does
+// POSTs, or GETs, by HTTP/1.1 over connections that are kept. TLS is verified always, redirects are
+// not followed, cookies not kept. One thread of its own (libcurl's multi interface over epoll) does
 // all; it begins with the client. Safe from any thread.
 class Client {
  public:

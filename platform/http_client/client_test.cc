@@ -56,6 +56,24 @@ TEST(HttpClient, PostsAndKeepsItsConnection) {
   EXPECT_EQ(seen[2].connection, 1);
 }
 
+TEST(HttpClient, GetsWithoutABodyAndPostsAgainOverTheSameConnection) {
+  HttpTestServer server([](const auto&) { return HttpTestServer::Ok("taken"); });
+  Client client;
+  Request get = To(server.url("/in"));
+  get.get = true;
+  for (const bool posts : {false, true, false}) {
+    ASSERT_TRUE(Ask(client, posts ? To(server.url("/in")) : get).ok());
+  }
+  const auto seen = server.seen();
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(seen[0].method, "GET");
+  EXPECT_EQ(seen[0].body, "");
+  EXPECT_EQ(seen[1].method, "POST");
+  EXPECT_EQ(seen[1].body, "hello");
+  EXPECT_EQ(seen[2].method, "GET");
+  EXPECT_EQ(seen[2].body, "");
+}
+
 TEST(HttpClient, SendsBodiesOfAnyBytesAndSize) {
   HttpTestServer server([](const auto&) { return HttpTestServer::Ok(); });
   Client client;

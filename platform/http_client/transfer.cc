@@ -71,7 +71,6 @@ Transfer::Transfer() : easy_(curl_easy_init()) {
   Set(easy_, CURLOPT_FOLLOWLOCATION, 0L);
   Set(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   Set(easy_, CURLOPT_USERAGENT, "lockstep");
-  Set(easy_, CURLOPT_POST, 1L);
   Set(easy_, CURLOPT_TCP_KEEPALIVE, 1L);
   Set(easy_, CURLOPT_SSL_VERIFYPEER, 1L);
   Set(easy_, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -140,6 +139,11 @@ absl::Status Transfer::Prepare(Request request, Client::Done done) {
     }
   }
   Set(easy_, CURLOPT_HTTPHEADER, headers_);
+  if (request_.get) {
+    Set(easy_, CURLOPT_HTTPGET, 1L);
+    return absl::OkStatus();
+  }
+  Set(easy_, CURLOPT_POST, 1L);  // the handle may have been another request's
   const std::string* const body = request_.body.get();
   Set(easy_, CURLOPT_POSTFIELDSIZE_LARGE,
       static_cast<curl_off_t>(body == nullptr ? 0 : body->size()));

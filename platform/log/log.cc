@@ -14,6 +14,8 @@
 #include "platform/clock.h"
 #include "platform/config/config.h"
 #include "platform/duration.h"
+#include "platform/log/fault.h"
+#include "platform/log/fault_limit.h"
 #include "platform/log/masking.h"
 #include "platform/printable.h"
 
@@ -21,6 +23,7 @@ namespace lockstep::log {
 namespace {
 
 std::atomic<bool> g_json = false;
+std::atomic<bool> g_write_all = false;
 std::atomic<Level> g_level = Level::kInfo;
 
 // Which lines are written is decided here: spdlog takes them all.
@@ -58,7 +61,8 @@ std::string_view ValueOf(const Field& field) {
 std::string Line(Level level, std::string_view message, std::span<const Field> fields) {
   const std::string now = FormatTimestamp(std::chrono::system_clock::now());
   std::string line;
-  const auto shown = [](const Field& field) { return !field.if_any || !field.value.empty(); };
+  // One without a value says nothing.
+  const auto shown = [](const Field& field) { return !field.value.empty(); };
   if (g_json) {
     nlohmann::ordered_json object = {{"ts", now}, {"level", Name(level)}, {"msg", message}};
     for (const Field& field : fields) {
@@ -89,7 +93,35 @@ LineKind KindOf(Level level, std::string_view message, Fields fields) {
   return kind;
 }
 
+// Of a fault: whoever meets it, and with its error, whose numbers (processes, ports, times) differ.
+LineKind FaultOf(std::string_view message, Fields fields) {
+  LineKind kind{.level = Level::kWarning, .message = std::string(message)};
+  for (const Field& field : fields) {
+    const bool who = field.key == "lane" || field.key == "owner";
+    const bool error = field.key == "error" || field.key == "cause";
+    if (error) {
+      std::string text;
+      for (const char c : field.value) {
+        const bool digit = c >= '0' && c <= '9';
+        if (!digit) {
+          text += c;
+        } else if (!text.ends_with("…")) {
+          text += "…";
+        }
+      }
+      kind.source.emplace_back(field.key, text);
+    } else if (!who && std::ranges::find(kSourceKeys, field.key) != std::end(kSourceKeys)) {
+      kind.source.emplace_back(field.key, field.value);
+    }
+  }
+  return kind;
+}
+
 // Never destroyed: threads may log until the very end.
+FaultLimit& Faults() {
+  static auto* const faults = new FaultLimit;
+  return *faults;
+}
 RepeatLimit& Repeats() {
   static auto* const repeats = new RepeatLimit;
   return *repeats;
@@ -106,10 +138,15 @@ void Tell(const std::vector<RepeatLimit::Told>& due) {
   }
 }
 
+void TellDue(SteadyTime now) {
+  Tell(Repeats().TakeDue(now));
+  Tell(Faults().TakeDue(now));
+}
+
 bool IsRepeat(Level level, std::string_view message, Fields fields) {
   if (level == Level::kDebug) return false;
   const SteadyTime now = Clock::System().Steady();
-  Tell(Repeats().TakeDue(now));
+  TellDue(now);
   return !Repeats().Allow(KindOf(level, message, fields), now);
 }
 
@@ -136,12 +173,12 @@ void Bind(ConfigSection& config, Options& options) {
 void Configure(const Options& options) {
   g_json = options.json;
   Repeats().Restart(options.repeats);
+  Faults().Restart();
+  g_write_all = options.repeats.burst <= 0;
   SetLevel(options.level);
 }
 
-void TellRepeats(bool all) {
-  Tell(Repeats().TakeDue(all ? SteadyTime::max() : Clock::System().Steady()));
-}
+void TellRepeats(bool all) { TellDue(all ? SteadyTime::max() : Clock::System().Steady()); }
 
 void SetLevel(Level level) { g_level = level; }
 Level CurrentLevel() { return g_level; }
@@ -150,5 +187,13 @@ void Debug(std::string_view message, Fields fields) { Write(Level::kDebug, messa
 void Info(std::string_view message, Fields fields) { Write(Level::kInfo, message, fields); }
 void Warning(std::string_view message, Fields fields) { Write(Level::kWarning, message, fields); }
 void Error(std::string_view message, Fields fields) { Write(Level::kError, message, fields); }
+
+void Fault(std::string_view message, Fields fields) {
+  if (g_level > Level::kWarning) return;
+  const SteadyTime now = Clock::System().Steady();
+  TellDue(now);
+  if (!g_write_all && !Faults().Begins(FaultOf(message, fields), now)) return;
+  WriteLine(Line(Level::kWarning, message, {fields.begin(), fields.size()}));
+}
 
 }  // namespace lockstep::log

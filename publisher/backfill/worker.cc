@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/log/masking.h"
 #include "platform/status.h"
@@ -38,7 +39,7 @@ void BackfillWorker::Work() {
       if (!*worked) SleepUnlessStopped(thread_.stop_token(), options_.look);
       continue;
     }
-    log::Warning("backfills can't be looked at; it is tried again", {{"error", worked.status()}});
+    log::Fault("backfills can't be looked at; it is tried again", {{"error", worked.status()}});
     SleepUnlessStopped(thread_.stop_token(), backoff.Next());
   }
 }
@@ -109,7 +110,7 @@ absl::Status BackfillWorker::Note(BackfillStore& store, const BackfillRecord& re
   const std::string words = Truncate(MessageOf(fault), kErrorBytes);
   if (BackfillRun::MayPass(fault)) {
     const Millis delay = options_.retry.Delay(record.failures + 1, 0);
-    log::Warning(
+    log::Fault(
         "a backfill waits; it is tried again",
         {{"backfill", record.name}, {"table", record.outbox}, {"id", record.id}, {"error", words}});
     return store.Retry(record.id, token_, words, delay).status();

@@ -5,6 +5,7 @@
 
 #include "envelope/event.h"
 #include "platform/duration.h"
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/log/masking.h"
 #include "postgres/sql_error.h"
@@ -32,7 +33,7 @@ constexpr Line kLines[] = {
      "quarantine puts it aside",
      "outbox_flush_retry"},
     {Kind::kDead, log::Error, "the row is dead", "outbox_flush_dead"},
-    {Kind::kOutage, log::Warning, "the topic is out of reach; it is tried again",
+    {Kind::kOutage, log::Fault, "the topic is out of reach; it is tried again",
      "outbox_flush_retry"},
     {Kind::kLostLease, log::Warning, "the lease was lost; the row belongs to another",
      "outbox_flush_conflict"},
@@ -47,7 +48,7 @@ log::Field If(bool wanted, std::string_view key, const T& value) {
 }  // namespace
 
 void RelayLog::OnRow(const RowEvent& event) {
-  const auto& [kind, row, took, wait, code, error, state] = event;
+  const auto& [kind, row, took, wait, code, error, message_id, state] = event;
   // The fields cost more than the test.
   if (kind == Kind::kPublished && log::CurrentLevel() > log::Level::kDebug) return;
   const Line* const line = std::ranges::find(kLines, kind, &Line::kind);
@@ -62,6 +63,8 @@ void RelayLog::OnRow(const RowEvent& event) {
                {"table", table_},
                {"topic", row.topic},
                {"event_id", row.event_id},
+               {"message_id", message_id},
+               {"ordering_key", row.aggregate_id},
                {"tenant_id", tenant},
                {"sequence", row.sequence},
                {"attempts", row.attempts + (spent ? 1 : 0)},
@@ -76,10 +79,10 @@ void RelayLog::OnRow(const RowEvent& event) {
 
 void RelayLog::OnDatabaseError(const absl::Status& error) {
   const bool timeout = postgres::SqlState(error) == "57014";
-  log::Warning("the outbox is out of reach; it is tried again",
-               {{"code", timeout ? "outbox_flush_db_timeout" : "outbox_flush_db_error"},
-                {"table", table_},
-                {"error", error}});
+  log::Fault("the outbox is out of reach; it is tried again",
+             {{"code", timeout ? "outbox_flush_db_timeout" : "outbox_flush_db_error"},
+              {"table", table_},
+              {"error", error}});
 }
 
 void RelayLog::OnGone(int64_t rows) {

@@ -7,8 +7,8 @@
 
 namespace lockstep::publisher {
 
-// The relay's log lines: `table topic event_id tenant_id sequence attempts trace_id` (a tenant and
-// a trace where there is one), and never a payload.
+// The relay's log lines: `table topic event_id message_id ordering_key tenant_id sequence attempts
+// trace_id` (a message, a tenant and a trace where there is one), and never a payload.
 class RelayLog : public RelayEvents {
  public:
   explicit RelayLog(std::string table) : table_(std::move(table)) {}

@@ -46,7 +46,8 @@ std::map<std::string, std::string> Lines(bool mask_keys) {
   const OutboxRow row = Row();
   const auto line = [&](const RowEvent& event) { return Line([&] { log.OnRow(event); }); };
   return {
-      {"outbox_flush_success", line({Kind::kPublished, row, Millis(5)})},
+      {"outbox_flush_success",
+       line({.kind = Kind::kPublished, .row = row, .took = Millis(5), .message_id = "77"})},
       {"outbox_flush_known", line({Kind::kKnown, row, Millis(5)})},
       {"outbox_flush_dedup_hit", line({Kind::kDedupHit, row, Millis(5)})},
       {"outbox_flush_retry", line({.kind = Kind::kRetry,
@@ -76,6 +77,8 @@ TEST(RelayLog, EveryLineOfARowSaysWhichAndHowItEnded) {
     EXPECT_THAT(
         line, AllOf(HasSubstr("table=shop.outbox"), HasSubstr("topic=shop.events"),
                     HasSubstr("event_id=00000000-0000-4000-8000-000000000001"),
+                    HasSubstr(code == "outbox_flush_success" ? "message_id=77 ordering_key=k"
+                                                             : "ordering_key=k"),
                     HasSubstr("tenant_id=acme"), HasSubstr("sequence=42"), HasSubstr("attempts=")))
         << code;
     EXPECT_THAT(line, Not(HasSubstr("the payload"))) << code;

@@ -75,8 +75,10 @@ void AnswerHandler::HandleKey(const LeasedRows::Request& request, size_t first, 
     const KeyQueues::Entry& entry = request.entries[i];
     if (Passed(results[i])) {
       parts_.pauses.Reached(entry.row->topic, request.sent_at);
-      parts_.events.OnRow(
-          {results[i].status.ok() ? Kind::kPublished : Kind::kKnown, *entry.row, took});
+      parts_.events.OnRow({.kind = results[i].status.ok() ? Kind::kPublished : Kind::kKnown,
+                           .row = *entry.row,
+                           .took = took,
+                           .message_id = results[i].message_id});
       parts_.lately.Note(*entry.row, now);
       parts_.marks.Published(entry.row, results[i].message_id, now);
     } else if (!failed.has_value()) {

@@ -311,7 +311,8 @@ absl::Status Relay::SetDuplicatesAside(std::vector<OutboxRow>& rows) {
       if (verdict.kind == Verdict::kSend) behind.push_back(aside);
       marks_.Failed({.row = aside, .delay = kContentWait});
     } else {
-      events_.OnRow({RowEvent::Kind::kDedupHit, *aside});
+      events_.OnRow(
+          {.kind = RowEvent::Kind::kDedupHit, .row = *aside, .message_id = verdict.message_id});
       marks_.Published(aside, verdict.message_id, now, /*dedup_hit=*/true);
     }
   }

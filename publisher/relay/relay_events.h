@@ -25,10 +25,11 @@ struct RowEvent {
 
   Kind kind;
   const OutboxRow& row;
-  Millis took{0};               // from sending to the answer
-  Millis wait{0};               // until a retry, or the end of the topic's pause
-  std::string_view code = {};   // docs/errors.md
-  std::string_view error = {};  // in words
+  Millis took{0};                    // from sending to the answer
+  Millis wait{0};                    // until a retry, or the end of the topic's pause
+  std::string_view code = {};        // docs/errors.md
+  std::string_view error = {};       // in words
+  std::string_view message_id = {};  // of one that was published; empty where the bus has none
   std::string_view state = {};  // of a lost lease: the row as it is now, as JSON without its event
 };
 

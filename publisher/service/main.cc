@@ -4,6 +4,7 @@
 #include "platform/daemon/http_server.h"
 #include "platform/status.h"
 #include "publisher/dispatch/pubsub_dispatcher.h"
+#include "publisher/service/outbox_watch.h"
 #include "publisher/service/publisher.h"
 #include "publisher/service/status_reporter.h"
 #include "pubsub/config.h"
@@ -46,6 +47,7 @@ class PublisherDaemon final : public Daemon {
       RETURN_IF_ERROR(ServePages(
           *http_, [this](const HttpRequest&) { return Ready(); }, metrics_,
           config_.metrics.enabled ? config_.metrics.path : ""));
+      service_->outboxes().SetAddress(http_->advertised());
     }
     log::Info("publisher started",
               {{"tables", config_.tables.size()}, {"instance", service_->config().instance}});

@@ -7,6 +7,7 @@
 #include "platform/status.h"
 #include "postgres/identifier.h"
 #include "publisher/backfill/backfill_store.h"
+#include "publisher/outbox/presence.h"
 
 namespace lockstep::publisher {
 namespace {
@@ -64,7 +65,8 @@ void OutboxWatch::Round() {
   const SteadyTime began = Clock::System().Steady();
   if (began < not_before_) return database_.Skipped(now);
   const WallTime good = database_.good_since();
-  if (!watched_ && good != WallTime() && web::AgeMs(good, now) < parts_.every.count()) {
+  if (!watched_ && !due_.exchange(false) && good != WallTime() &&
+      web::AgeMs(good, now) < parts_.every.count()) {
     return database_.Skipped(now);
   }
   Look();
@@ -115,12 +117,52 @@ void OutboxWatch::Look() {
     records_[table] = {*std::move(record), Clock::System().Steady()};
   }
   if (error.ok() && session_ != nullptr) error = load_.Read(*session_);
+  if (error.ok()) error = Meet();
   if (!error.ok() && error != told_) {
     log::Warning("an outbox can't be read for the status page and its metrics; it is tried again",
                  {{"error", error}});
   }
   told_ = error;
   database_.Done(std::string(MessageOf(error)), Clock::System().Now());
+}
+
+absl::Status OutboxWatch::Meet() {
+  Presence self{.instance = parts_.instance, .outboxes = parts_.tables, .started_at = started_at_};
+  {
+    const std::scoped_lock lock(mu_);
+    self.address = address_;
+  }
+  if (session_ == nullptr || self.instance.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(Announce(*session_, self));
+  met_ = true;
+  ASSIGN_OR_RETURN(nlohmann::json publishers, ListPublishers(*session_));
+  const std::scoped_lock lock(mu_);
+  publishers_ = std::move(publishers);
+  return absl::OkStatus();
+}
+
+// Short: the end must not wait for a database. Who can't say it is forgotten within the hour.
+void OutboxWatch::SayGoodbye() {
+  if (!met_.exchange(false) || database_.good_since() == WallTime()) return;
+  const auto connection =
+      postgres::Connection::Open({.url = parts_.database,
+                                  .application_name = "lockstep-publisher status",
+                                  .connect_timeout = Millis(1'000),
+                                  .statement_timeout = Millis(1'000)});
+  if (connection.ok()) Leave(**connection, parts_.instance).IgnoreError();
+}
+
+void OutboxWatch::SetAddress(const std::string& address) {
+  {
+    const std::scoped_lock lock(mu_);
+    address_ = address;
+  }
+  due_ = true;
+}
+
+nlohmann::json OutboxWatch::Publishers() const {
+  const std::scoped_lock lock(mu_);
+  return publishers_;
 }
 
 OutboxRecord OutboxWatch::Of(const std::string& table) const {

@@ -21,7 +21,8 @@ class OutboxWatchTest : public OutboxTest {
                            .tables = std::move(tables),
                            .every = every,
                            .counts_replays = [this](const std::string&) { return owner_; },
-                           .metrics = metrics_});
+                           .metrics = metrics_,
+                           .instance = "p-1"});
   }
   bool Shows(const std::string& sample) const {
     return RenderMetrics(metrics_).find(sample + "\n") != std::string::npos;
@@ -64,6 +65,29 @@ TEST_F(OutboxWatchTest, CountsWhatRunningBackfillsHaveToSendAndThoseThatFailed) 
   watch->Look();
   EXPECT_TRUE(Shows(R"(backfill_rows_remaining{table="shop.outbox"} 60)"));
   EXPECT_TRUE(Shows(R"(backfills_failed{table="shop.outbox"} 1)"));
+}
+
+TEST_F(OutboxWatchTest, TellsTheDatabaseWhereItsPageIsUntilItEnds) {
+  db_.Run(
+      "INSERT INTO lockstep.publishers (instance, address, version, outboxes, started_at, seen_at) "
+      "VALUES ('old', 'http://h:1', '0', '{}', now() - interval '3 hours', now() - interval '2 "
+      "hours'),"
+      " ('p-2', 'http://h:2', '0', '{}', now() - interval '3 hours', now())");
+  const auto watch = Make();
+  watch->SetAddress("http://h:9101");
+  watch->Look();
+  const nlohmann::json publishers = watch->Publishers();
+  ASSERT_EQ(publishers.size(), 2U)
+      << publishers << ": one that was not seen for an hour is forgotten";
+  EXPECT_EQ(publishers[0]["instance"], "p-1");
+  EXPECT_EQ(publishers[0]["address"], "http://h:9101");
+  EXPECT_EQ(publishers[0]["outboxes"][0], kTable);
+  watch->SetAddress("http://h:9109");
+  watch->Look();
+  EXPECT_EQ(watch->Publishers()[0]["address"], "http://h:9109");
+  watch->Stop();
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM lockstep.publishers WHERE instance = 'p-1'"), 0);
+  EXPECT_EQ(db_.QueryInt("SELECT count(*) FROM lockstep.publishers WHERE instance = 'p-2'"), 1);
 }
 
 TEST_F(OutboxWatchTest, TheOwnerOfTheFirstShardCountsAReplayOnce) {

@@ -146,7 +146,8 @@ PublisherService::PublisherService(PublisherConfig config, Dispatcher& dispatche
                                  const Table* const table = parts_->Find(name);
                                  return table != nullptr && table->relay.OwnsFirstShard();
                                },
-                           .metrics = metrics};
+                           .metrics = metrics,
+                           .instance = config_.instance};
   for (const RelayOptions& options : config_.tables) {
     watch.tables.push_back(options.table);
     ShardsHeld(metrics, options.table);  // shown as 0 where nothing is relayed

@@ -84,6 +84,7 @@ json StatusReporter::Compose() {
   json document = daemon_.Head(service_.NotReady(), watch.database(), now);
   document["ctl"] = "lockstepctl --database '" + watch.database().address() + "'";
   document["history"] = history_.ToJson("outboxes", "pending");
+  document["instances"] = watch.Publishers();
   document["outboxes"] = json::array();
   for (const TableStatus& table : tables) {
     document["outboxes"].push_back(ToJson(table, history_.Of(table.table), now));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -30,7 +31,7 @@ Heartbeat::Heartbeat(HeartbeatOptions options, std::string database, std::vector
       topic_(std::move(topic)),
       ticker_(options_.interval, [this] {
         if (const absl::Status beat = Beat(); !beat.ok()) {
-          log::Warning("no heartbeat was sent", {{"error", beat}});
+          log::Fault("no heartbeat was sent", {{"error", beat}});
         }
       }) {}
 
@@ -53,12 +54,12 @@ absl::Status Heartbeat::Beat() {
 }
 
 void Heartbeat::Send(const std::string& topic, int64_t position) {
-  publisher_.Publish(topic_(topic), {HeartbeatMessage(fmt::format("{}", position))},
-                     [topic](const std::vector<absl::StatusOr<MessageId>>& answers) {
-                       if (answers.empty() || answers[0].ok()) return;
-                       log::Warning("the heartbeat was refused",
-                                    {{"topic", topic}, {"error", answers[0].status()}});
-                     });
+  publisher_.Publish(
+      topic_(topic), {HeartbeatMessage(fmt::format("{}", position))},
+      [topic](const std::vector<absl::StatusOr<MessageId>>& answers) {
+        if (answers.empty() || answers[0].ok()) return;
+        log::Fault("the heartbeat was refused", {{"topic", topic}, {"error", answers[0].status()}});
+      });
 }
 
 bool Heartbeat::Allowed(const std::string& topic) {
@@ -67,8 +68,8 @@ bool Heartbeat::Allowed(const std::string& topic) {
   if (look.known && now - look.at < kLookAgain) return look.allowed;
   const auto found = admin_.GetTopic(topic_(topic));
   if (!found.ok() && !absl::IsPermissionDenied(found.status())) {
-    log::Warning("no heartbeat was sent: its topic can't be looked at",
-                 {{"topic", topic}, {"error", found.status()}});
+    log::Fault("no heartbeat was sent: its topic can't be looked at",
+               {{"topic", topic}, {"error", found.status()}});
     return false;
   }
   // roles/pubsub.publisher may not look; Pub/Sub itself then refuses what does not fit a schema.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "publisher/outbox/outbox_rows.h"
@@ -33,7 +34,7 @@ void Housekeeper::Run() {
     const SteadyTime began = Clock::System().Steady();
     if (all) last = began;
     if (const absl::Status done = Round(all); !done.ok()) {
-      log::Warning("housekeeping failed; it is tried again", {{"error", done}});
+      log::Fault("housekeeping failed; it is tried again", {{"error", done}});
     }
     std::unique_lock lock(mu_);
     const SteadyTime due = last + options_.interval;

@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/identifier.h"
@@ -53,7 +54,7 @@ void ShardOwner::Run() {
       backoff.Reset();
       wait = AnyLeaving() ? kLeavingPoll : options_.ping_interval;
     } else {
-      log::Warning("shards are not held", {{"error", done}});
+      log::Fault("shards are not held", {{"error", done}});
       Lose();
       wait = backoff.Next();
     }

@@ -4,6 +4,7 @@
 
 #include "platform/log/log.h"
 #include "platform/status.h"
+#include "platform/version.h"
 #include "runner/status/health.h"
 #include "state/groups/overview.h"
 
@@ -129,7 +130,7 @@ void Group::Run() {
     }
     ReadyToRun ready;
     const absl::Status prepared = MakeReady(context_, **connection, ready);
-    if (ready.under.epoch != 0) SetUnder(**connection, ready.under);
+    if (ready.under.epoch != 0) SetUnder(**connection, ready);
     if (prepared.ok()) {
       // Before it can write: a rebuild's swap must know of its mapping.
       const absl::Status told = instances_.Heartbeat(**connection, context_.environment.instance,
@@ -176,7 +177,8 @@ void Group::TellThatItWaits() {
 
 // Whoever noticed it first, a lane or this loop: a new epoch is told here, with who began it, why,
 // from where to where, as the audit has it.
-void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& under) {
+void Group::SetUnder(postgres::Connection& connection, const ReadyToRun& ready) {
+  const state::GroupEpoch& under = ready.under;
   if (status_.epoch != 0 && status_.epoch != under.epoch) {
     const auto rows =
         state::Overview(context_.schema).History(connection, context_.epochs.group(), 1);
@@ -196,6 +198,7 @@ void Group::SetUnder(postgres::Connection& connection, const state::GroupEpoch& 
   status_.generation = under.generation;
   status_.slot = under.slot;
   status_.subscription = under.subscription;  // a rebuild's, whatever the configuration names
+  status_.topic = ready.topic;
 }
 
 void Group::RunSession(const ReadyToRun& ready) {
@@ -269,7 +272,10 @@ state::InstanceReport Group::Report(int64_t before) {
                                .lag_basis = lag.basis,
                                .state = StateWord(now, lag.lag, at, context_.environment.health),
                                .mapping = context_.projector->Mapping(),
-                               .snapshots_open = now.snapshots_stream.empty()};
+                               .snapshots_open = now.snapshots_stream.empty(),
+                               .address = context_.environment.address,
+                               .version = kVersion,
+                               .started_at = context_.environment.started_at};
   if (now.last_heartbeat != WallTime()) report.heartbeat = now.last_heartbeat;
   for (const LaneStatus& lane : now.lanes) {
     if (lane.in_hand() == 0) report.idle_lanes.push_back(lane.lane);

@@ -50,7 +50,7 @@ class Group : public Service {
   bool HasFreshOptions() const;
   std::shared_ptr<Session> session() const;
   void SetSession(std::shared_ptr<Session> session);
-  void SetUnder(postgres::Connection& connection, const state::GroupEpoch& under);
+  void SetUnder(postgres::Connection& connection, const ReadyToRun& ready);
   void NoteTurn();
   void NoteDatabase(const absl::Status& answer);
   void SetState(GroupState state, const std::string& reason);

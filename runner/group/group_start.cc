@@ -83,8 +83,9 @@ absl::Status NoteInbox(const GroupContext& group, postgres::Connection& connecti
   return absl::OkStatus();
 }
 
-absl::Status CheckSubscription(const GroupContext& group, const std::string& name,
-                               bool by_versions) {
+// Answers its topic; empty = it can't be read.
+absl::StatusOr<std::string> CheckSubscription(const GroupContext& group, const std::string& name,
+                                              bool by_versions) {
   const GroupOptions& options = group.options;
   const auto subscription = group.environment.transport.admin().GetSubscription(name);
   if (absl::IsNotFound(subscription.status())) {
@@ -94,7 +95,7 @@ absl::Status CheckSubscription(const GroupContext& group, const std::string& nam
   if (absl::IsPermissionDenied(subscription.status())) {
     log::Warning("the subscription can't be read: its ordering and retention go unchecked",
                  {{"group", options.name}, {"subscription", name}});
-    return absl::OkStatus();
+    return std::string();
   }
   if (!subscription.ok()) {
     return Unavailable("subscription {} can't be looked up: {}", name,
@@ -123,7 +124,7 @@ absl::Status CheckSubscription(const GroupContext& group, const std::string& nam
         "it, or set force_inbox_retention",
         FormatDuration(options.inbox_retention), name, FormatDuration(window));
   }
-  return absl::OkStatus();
+  return subscription->topic;
 }
 
 }  // namespace
@@ -145,9 +146,9 @@ absl::Status MakeReady(GroupContext& group, postgres::Connection& connection, Re
   }
   RETURN_IF_ERROR(NoteInbox(group, connection, ready.under));
   const bool by_versions = ready.under.by_versions;
-  RETURN_IF_ERROR(CheckSubscription(group, ready.under.subscription, by_versions));
+  ASSIGN_OR_RETURN(ready.topic, CheckSubscription(group, ready.under.subscription, by_versions));
   if (!options.snapshots.empty()) {
-    RETURN_IF_ERROR(CheckSubscription(group, options.snapshots, by_versions));
+    RETURN_IF_ERROR(CheckSubscription(group, options.snapshots, by_versions).status());
   }
   RETURN_IF_ERROR(group.witness.Check(connection, ready.under, options.lanes));
   if (!ready.under.seek_done) {

@@ -11,6 +11,7 @@ namespace lockstep::runner {
 struct ReadyToRun {
   state::GroupEpoch under;
   std::vector<std::string> release;  // aggregates with parked events that are due
+  std::string topic;                 // of the subscription; empty = it can't be read
 };
 
 // The way to a session: the state schema, the projections against the live tables, the epoch, the

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/cancel.h"
@@ -105,9 +106,8 @@ void Session::NoteState(const absl::Status& state, const std::string& subscripti
     log::Info("the stream is open",
               {{"group", group_.options.name}, {"subscription", subscription}});
   } else {
-    log::Warning(
-        "no stream",
-        {{"group", group_.options.name}, {"subscription", subscription}, {"error", state}});
+    log::Fault("no stream",
+               {{"group", group_.options.name}, {"subscription", subscription}, {"error", state}});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "platform/daemon/service_thread.h"
 #include "platform/duration.h"
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 
@@ -28,7 +29,7 @@ absl::StatusOr<postgres::Connection*> ConnectionSource::Get(const std::stop_toke
     }
     if (absl::IsAborted(connection.status())) return connection;
     const Millis wait = backoff_.Next();
-    log::Warning(
+    log::Fault(
         "waiting for the database",
         {{"owner", owner_}, {"retry_in", FormatDuration(wait)}, {"error", connection.status()}});
     if (SleepUnlessStopped(stop, wait)) return absl::CancelledError("it was stopped");

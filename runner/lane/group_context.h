@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/clock.h"
 #include "platform/metrics.h"
 #include "projections/model/projector.h"
 #include "pubsub/transport.h"
@@ -44,6 +45,8 @@ struct GroupEnvironment {
   Admission admission{};       // none = everything is applied as it comes
   state::OffsetProvider* offsets = nullptr;  // null = in the state schema
   SeekHooks seek_hooks{};                    // for tests
+  std::string address;  // of the status page, as others reach it; empty = there is none
+  WallTime started_at = Clock::System().Now();
 };
 
 // One consumer group's own: made once by its Group, used by reference in its start, its sessions

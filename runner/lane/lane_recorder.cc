@@ -5,6 +5,7 @@
 
 #include "envelope/event.h"
 #include "platform/duration.h"
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/sql_error.h"
@@ -97,11 +98,11 @@ void LaneRecorder::OnFailure(const absl::Status& status, std::span<Inbound* cons
 
 void LaneRecorder::OnOutage(std::span<Inbound* const> items, const std::string& reason,
                             Millis pause) {
-  log::Warning("a handler does not accept events now", {{"group", group_.options.name},
-                                                        {"lane", status_.lane},
-                                                        {"messages", items.size()},
-                                                        {"again_in", FormatDuration(pause)},
-                                                        {"error", reason}});
+  log::Fault("a handler does not accept events now", {{"group", group_.options.name},
+                                                      {"lane", status_.lane},
+                                                      {"messages", items.size()},
+                                                      {"again_in", FormatDuration(pause)},
+                                                      {"error", reason}});
   std::lock_guard lock(mu_);
   status_.last_error = status_.outage = reason;
 }
@@ -138,7 +139,11 @@ void LaneRecorder::LogFailure(const absl::Status& status, std::span<Inbound* con
   // A batch of many names nobody: it is tried again, down to the one message at fault.
   const Inbound none{};
   const Inbound& one = items.size() == 1 ? *items.front() : none;
-  log::Warning("a transaction failed", {{"group", group_.options.name},
+  // One that an event is to blame for is told with the event; others come to all alike.
+  const bool blames =
+      items.size() == 1 && postgres::Classify(status) == postgres::ErrorClass::kData;
+  (blames ? log::Warning : log::Fault)("a transaction failed",
+                                       {{"group", group_.options.name},
                                         {"lane", status_.lane},
                                         {"messages", items.size()},
                                         log::IfAny("message_id", one.message_id),

@@ -1,5 +1,6 @@
 #include "runner/seek/checkpoint_taker.h"
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 
@@ -22,9 +23,9 @@ bool CheckpointTaker::Tick(postgres::Connection& connection, const state::GroupE
   }
   if (absl::IsAlreadyExists(taken.status())) return true;
   forbidden_ = absl::IsPermissionDenied(taken.status());
-  log::Warning(forbidden_ ? "no right to take snapshots: checkpoints are off"
-                          : "a checkpoint failed and will be tried again",
-               {{"group", epochs_.group()}, {"error", taken.status()}});
+  log::Fault(forbidden_ ? "no right to take snapshots: checkpoints are off"
+                        : "a checkpoint failed and will be tried again",
+             {{"group", epochs_.group()}, {"error", taken.status()}});
   return false;
 }
 

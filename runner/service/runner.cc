@@ -177,6 +177,7 @@ absl::Status Runner::Start() {
         return parts.Ready(group == request.query.end() ? "" : group->second);
       },
       parts.metrics, options.metrics_enabled ? options.metrics_path : ""));
+  parts.environment->address = parts.http.advertised();
   if (options.http.enabled) {
     RETURN_IF_ERROR(parts.reporter->Start());
     RETURN_IF_ERROR(parts.waiters->Start());

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
@@ -19,9 +20,9 @@ namespace lockstep::runner {
 // What a group knows of an event, as lockstepctl and /api/trace tell it.
 nlohmann::ordered_json TraceJson(const std::string& group, const state::TracedEvent& traced);
 
-// GET /api/trace: what became of one event in the groups of this runner. One thread with one
-// session asks the database, one question after the other; how many may wait is the endpoint's to
-// say.
+// GET /api/trace: what became of one event, or of a key's events, in the groups of this runner. One
+// thread with one session asks the database, one question after the other; how many may wait is the
+// endpoint's to say.
 class EventTracer final : public Service {
  public:
   struct Options {
@@ -40,12 +41,19 @@ class EventTracer final : public Service {
   struct Question {
     HttpReply reply;
     state::EventFates::Event event;
+    std::string key;  // asked for in place of an event
   };
 
   void Enter(const HttpRequest& request, const HttpReply& reply);
   void Run();
-  HttpResponse Answer(const state::EventFates::Event& event);
+  HttpResponse Answer(const Question& question);
+  absl::Status Connect();
+  // Asks of each group that has ever started, with its generation.
+  using Ask = std::function<absl::StatusOr<nlohmann::ordered_json>(const ConsumerGroup& group,
+                                                                   int generation)>;
+  absl::StatusOr<nlohmann::ordered_json> OfGroups(const Ask& ask);
   absl::StatusOr<nlohmann::ordered_json> Trace(state::EventFates::Event event);
+  absl::StatusOr<nlohmann::ordered_json> TraceKey(const std::string& key);
 
   const Options options_;
   const state::Schema schema_;

@@ -77,6 +77,32 @@ TEST_F(TraceApiTest, SaysWhatBecameOfAnEvent) {
   EXPECT_EQ(Trace("event=" + Uuid(9))["groups"][0]["fate"], nullptr);
 }
 
+TEST_F(TraceApiTest, SaysWhatIsKnownOfAKeyByAggregateOrOrderingKey) {
+  for (const char* key : {"item/k1", "k1"}) {
+    const json trace = Trace(std::string("key=") + key);
+    EXPECT_EQ(trace["key"], key);
+    ASSERT_EQ(trace["groups"].size(), 1u) << trace;
+    const json& group = trace["groups"][0];
+    ASSERT_EQ(group["keys"].size(), 1u) << trace;
+    EXPECT_EQ(group["keys"][0]["aggregate"], "item/k1");
+    EXPECT_EQ(group["keys"][0]["settled_version"], 2);
+    ASSERT_EQ(group["parked"].size(), 1u);
+    EXPECT_EQ(group["parked"][0]["event_id"], Uuid(4));
+    EXPECT_EQ(group["parked"][0]["reason"], "poison");
+    EXPECT_TRUE(group["parked"][0]["parked_at"].is_string());
+    ASSERT_EQ(group["dead"].size(), 1u);
+    EXPECT_EQ(group["dead"][0]["version"], 3);
+    EXPECT_EQ(group["dead"][0]["reason"], "k1 is odd");
+    EXPECT_EQ(group["dead"][0]["resolved_at"], nullptr);
+    EXPECT_THAT(trace.dump(), Not(HasSubstr("refuse"))) << "never a payload";
+  }
+  const json other = Trace("key=item/other");
+  EXPECT_TRUE(other["groups"][0]["keys"].empty());
+  EXPECT_TRUE(other["groups"][0]["dead"].empty());
+  MaskKeys(true);
+  EXPECT_THAT(Trace("key=k1").dump(), Not(HasSubstr("k1")));
+}
+
 TEST_F(TraceApiTest, MasksKeysAndWhatMayQuoteThem) {
   MaskKeys(true);
   const json dead = Trace("event=" + Uuid(3));
@@ -92,6 +118,8 @@ TEST_F(TraceApiTest, SaysWhatIsWrongWithTheQuestion) {
               AllOf(StartsWith("400"), HasSubstr("'nonsense' is not an event id")));
   EXPECT_THAT(Get("event=%ff"), StartsWith("400"));
   EXPECT_THAT(Get("message=a%00b"), StartsWith("400"));
+  EXPECT_THAT(Get("key=a%00b"), StartsWith("400"));
+  EXPECT_THAT(Get("key=a&message=1"), StartsWith("400"));
   world_.database.Run("ALTER TABLE feed_state.inbox RENAME TO hidden");
   EXPECT_THAT(Get("event=" + Uuid(1)), StartsWith("503"));
   world_.database.Run("ALTER TABLE feed_state.hidden RENAME TO inbox");

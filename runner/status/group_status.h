@@ -114,7 +114,8 @@ struct Stages {
 struct GroupStatus {
   std::string name;
   std::string subscription;
-  std::string file;  // that declares its projections
+  std::string topic;  // of it, as Pub/Sub says; empty = not known
+  std::string file;   // that declares its projections
   GroupState state = GroupState::kStarting;
   std::string reason;            // why it waits or has halted; empty when it runs
   std::string stream;            // why there is no stream; empty when there is one

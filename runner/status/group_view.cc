@@ -119,6 +119,7 @@ json ToJson(const GroupView& view, const HealthOptions& health) {
   json part = view.record.part;
   part.update({{"name", status.name},
                {"subscription", status.subscription},
+               {"topic", status.topic.empty() ? json(nullptr) : json(status.topic)},
                {"file", status.file},
                {"state", view.state},
                {"detail", status.reason.empty() ? status.stream : status.reason},

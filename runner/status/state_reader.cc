@@ -23,6 +23,8 @@ constexpr int kMaxLanes = 500;
 constexpr int kMaxKeys = 20;
 constexpr int kMaxLetters = 50;
 constexpr int kMaxHistory = 20;
+constexpr int kMaxCauses = 12;
+constexpr int kMaxInstances = 50;
 constexpr size_t kMaxCheckpoints = 10;
 
 // The columns of a row that the document has under their own names, as JSON: NULL as null, times
@@ -50,13 +52,17 @@ const Columns kOffset = {.texts = {"subscription", "message_id", "updated_by"},
 const Columns kLaneOffset = {.texts = {"subscription", "message_id", "updated_by", "instance"},
                              .numbers = {"epoch", "lag_ms", "lane"},
                              .times = {"publish_time", "updated_at"}};
-const Columns kParkedKey = {.texts = {"first_event"},
+const Columns kParkedKey = {.texts = {"first_event", "code"},
                             .numbers = {"waits_for", "dead_letter", "first_parked"},
                             .times = {"since"}};
 const Columns kDeadLetter = {
     .texts = {"event_id", "message_id", "ordering_key", "event_type", "code", "reason", "state"},
     .numbers = {"id", "version", "attempts"},
     .times = {"dead_at", "publish_time"}};
+const Columns kCause = {.texts = {"code", "reason"}, .numbers = {}, .times = {"newest_at"}};
+const Columns kInstance = {.texts = {"instance", "address", "version", "state"},
+                           .numbers = {},
+                           .times = {"started_at", "seen_at"}};
 const Columns kAudit = {
     .texts = {"action", "operator", "role", "reason"}, .numbers = {"id"}, .times = {"at"}};
 
@@ -120,13 +126,18 @@ absl::Status ReadDeadLetters(postgres::Connection& session, const state::Schema&
   ASSIGN_OR_RETURN(record.replays, desk.CountReplayed(session));
   ASSIGN_OR_RETURN(record.dead_letters, desk.CountOpen(session));
   part["dead_letters_open"] = record.dead_letters;
-  part["dead_letters"] = json::array();
+  part["dead_letters"] = part["dead_causes"] = json::array();
   if (record.dead_letters == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto rows, desk.Newest(session, kMaxLetters));
   for (const Row row : rows) {
     json& letter = part["dead_letters"].emplace_back(Fields(row, kDeadLetter));
     letter["key"] = row.IsNull("aggregate_key") ? json() : json(row.Text("aggregate_key"));
     letter["blocks"] = row.Bool("blocks");
+  }
+  ASSIGN_OR_RETURN(const auto causes, desk.Causes(session, kMaxCauses));
+  for (const Row row : causes) {
+    json& cause = part["dead_causes"].emplace_back(Fields(row, kCause));
+    cause["count"] = row.Int("letters");
   }
   return absl::OkStatus();
 }
@@ -142,6 +153,10 @@ absl::Status ReadHistory(postgres::Connection& session, const state::Schema& sch
     entry["change"] =
         epochs ? fmt::format("epoch {} → {}", row.Text("old_epoch"), row.Text("new_epoch")) : "";
   }
+  ASSIGN_OR_RETURN(const auto instances,
+                   state::Overview(schema).Instances(session, group.value(), kMaxInstances));
+  part["instances"] = json::array();
+  for (const Row row : instances) part["instances"].push_back(Fields(row, kInstance));
   ASSIGN_OR_RETURN(auto checkpoints, state::Checkpoints(schema, group).List(session));
   if (!checkpoints.empty()) record.checkpoint_at = checkpoints.front().taken_at;
   if (checkpoints.size() > kMaxCheckpoints) checkpoints.resize(kMaxCheckpoints);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "platform/config/database_address.h"
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/log/masking.h"
 #include "platform/status.h"
@@ -257,12 +258,12 @@ absl::Status ReplicaVerifier::Note(Kept& kept, const state::Verification& lease,
       words += "; is there an index that yields the order of the keys, on both sides?";
     }
   }
-  log::Warning("a read model could not be compared with its source; it is tried again",
-               {{"group", kept.group.name},
-                {"backfill", lease.backfill},
-                {"projection", lease.projection},
-                // A sentence about a row names its key.
-                {"error", absl::IsUnavailable(fault) ? words : UnlessMasked(words)}});
+  log::Fault("a read model could not be compared with its source; it is tried again",
+             {{"group", kept.group.name},
+              {"backfill", lease.backfill},
+              {"projection", lease.projection},
+              // A sentence about a row names its key.
+              {"error", absl::IsUnavailable(fault) ? words : UnlessMasked(words)}});
   return kept.store.Fail(*session_, lease, words, std::min(delay, EveryOf(kept))).status();
 }
 

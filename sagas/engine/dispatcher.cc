@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "postgres/pooler.h"
@@ -206,8 +207,8 @@ void Dispatcher::GiveBack() {
   if (leases.empty() || !Open().ok()) return;
   const absl::Status given = LeaseStore(*session_).ReleaseAll(leases);
   if (!given.ok()) {
-    log::Warning("leases of sagas could not be given back; they end by themselves",
-                 {{"error", given}});
+    log::Fault("leases of sagas could not be given back; they end by themselves",
+               {{"error", given}});
   }
 }
 

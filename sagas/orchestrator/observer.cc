@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/log/masking.h"
 #include "platform/status.h"
@@ -134,7 +135,7 @@ void Observer::OnDatabase(const absl::Status& status) {
   }
   const std::string words(MessageOf(status));
   if (!database_ || database_->words != words) {
-    log::Warning("the sagas' database can't be worked on; it is tried again", {{"error", status}});
+    log::Fault("the sagas' database can't be worked on; it is tried again", {{"error", status}});
   }
   database_ = Fault{database_ ? database_->since : Clock::System().Steady(), words};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 
@@ -111,7 +112,7 @@ void SagaWatch::Work() {
       next_clean = clock.Steady() + retention().interval;
     }
     if (!done.ok()) {
-      log::Warning("sagas can't be counted or cleaned; it is tried again", {{"error", done}});
+      log::Fault("sagas can't be counted or cleaned; it is tried again", {{"error", done}});
     }
   }
 }

@@ -57,6 +57,7 @@ DROP TABLE backfill_keys;
 DROP TABLE backfills;
 DROP TABLE outbox_contents;
 DROP TABLE outbox_audit;
+DROP TABLE publishers;
 DROP TABLE outboxes;
 DROP FUNCTION may_change(regclass, text);
 DROP FUNCTION may_publish(regclass);

@@ -55,6 +55,17 @@ ALTER TABLE outboxes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_see ON outboxes USING (true);
 CREATE POLICY own_shards ON outboxes AS RESTRICTIVE FOR UPDATE USING (lockstep.may_publish(outbox));
 
+-- The publishers that are running, for whoever wants to ask them (lockstepctl console). Each writes its own row now and
+-- then; one that was not seen for an hour is taken away by the next that writes.
+CREATE TABLE publishers (
+  instance   text PRIMARY KEY,
+  address    text NOT NULL,  -- of its status page, as others reach it; empty = it has none
+  version    text NOT NULL,  -- of the program
+  outboxes   text[] NOT NULL,
+  started_at timestamptz NOT NULL,
+  seen_at    timestamptz NOT NULL DEFAULT now()
+);
+
 -- What operators did by hand to rows and backfills, how backfills ended, and leases that were lost. Never a payload.
 -- The actor is what he says, the role is whom Postgres let in: nobody but the owner may write it.
 CREATE TABLE outbox_audit (
@@ -1046,6 +1057,7 @@ BEGIN
                  'rows_expected, progress_at, failures, retry_at, last_error, lease_token, lease_owner, lease_until) '
                  'ON lockstep.backfills TO %s', role);
   EXECUTE format('GRANT SELECT, DELETE ON lockstep.backfill_keys TO %s', role);
+  EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON lockstep.publishers TO %s', role);
 END $$;
 
 -- Who looks: lockstepctl outbox list, show; backfill list, status. Everything but payloads.
@@ -1055,7 +1067,7 @@ DECLARE
                    WHERE attrelid = outbox AND attnum > 0 AND NOT attisdropped AND attname <> 'payload');
 BEGIN
   PERFORM lockstep.grant_entry(outbox, role);
-  EXECUTE format('GRANT SELECT ON lockstep.outbox_audit, lockstep.backfills TO %s', role);
+  EXECUTE format('GRANT SELECT ON lockstep.outbox_audit, lockstep.backfills, lockstep.publishers TO %s', role);
   EXECUTE format('GRANT SELECT (%s) ON %s TO %s', columns, outbox, role);
   EXECUTE format('GRANT SELECT ON %s, %s, %s, %s TO %s', lockstep.part(outbox, 'pending'), lockstep.part(outbox, 'leases'),
                  lockstep.part(outbox, 'published'), lockstep.part(outbox, 'status'), role);
@@ -1100,7 +1112,7 @@ BEGIN
                                    aclexplode(t.attacl) a
                      WHERE a.grantee = role) THEN
     EXECUTE format('REVOKE ALL ON lockstep.outboxes, lockstep.outbox_audit, lockstep.outbox_contents, lockstep.backfills, lockstep.backfill_keys, '
-                   'lockstep.schema_migrations FROM %s', role);
+                   'lockstep.publishers, lockstep.schema_migrations FROM %s', role);
     EXECUTE format('REVOKE ALL ON FUNCTION lockstep.clean_audit(regclass, interval, int) FROM %s', role);
     -- What other sets have in the schema may be granted to the role too.
     IF NOT EXISTS (SELECT 1 FROM pg_class c, aclexplode(c.relacl) a

@@ -122,6 +122,8 @@ CREATE TABLE instances (
   heartbeat_at timestamptz,            -- when the newest heartbeat that it has heard was published
   mapping text NOT NULL DEFAULT '',    -- a hash of how it turns events into rows
   snapshots_open boolean NOT NULL DEFAULT true,  -- false: its second subscription has no stream
+  address text NOT NULL DEFAULT '',    -- of its status page, as others reach it; empty = it has none
+  version text NOT NULL DEFAULT '',    -- of the program
   PRIMARY KEY (group_name, instance)
 ) WITH (fillfactor = 50);
 

@@ -129,6 +129,18 @@ SELECT id, event_id, message_id, aggregate_key, ordering_key, version, event_typ
  ORDER BY id DESC
  LIMIT $2)";
 
+constexpr std::string_view kCauses = R"(
+SELECT code, regexp_replace(reason, '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS reason,
+       count(*) AS letters, max(dead_at) AS newest_at
+  FROM (SELECT code, reason, dead_at
+          FROM {state}.dead_letters
+         WHERE group_name = $1 AND state IN ('dead', 'quarantined')
+         ORDER BY id DESC
+         LIMIT 1000) newest
+ GROUP BY 1, 2
+ ORDER BY letters DESC, newest_at DESC
+ LIMIT $2)";
+
 // Apart: a reader has no right to payloads.
 constexpr std::string_view kPayload =
     "SELECT payload FROM {state}.dead_letters WHERE group_name = $1 AND id = $2";
@@ -328,6 +340,11 @@ absl::StatusOr<int64_t> DeadLetters::CountReplayed(postgres::Connection& connect
 absl::StatusOr<postgres::Result> DeadLetters::Newest(postgres::Connection& connection,
                                                      int limit) const {
   return connection.Execute(schema_.Sql(kNewest), group_, limit);
+}
+
+absl::StatusOr<postgres::Result> DeadLetters::Causes(postgres::Connection& connection,
+                                                     int limit) const {
+  return connection.Execute(schema_.Sql(kCauses), group_, limit);
 }
 
 }  // namespace lockstep::state

@@ -136,6 +136,9 @@ class DeadLetters : public GroupStore {
   // The newest open ones: id, event_id, message_id, aggregate_key, ordering_key, version,
   // event_type, code, reason, attempts, blocks, state, dead_at, publish_time.
   absl::StatusOr<postgres::Result> Newest(postgres::Connection& connection, int limit) const;
+  // The newest thousand open ones by cause, the most frequent first: code, reason (with … in place
+  // of numbers and ids, which differ from event to event), letters, newest_at.
+  absl::StatusOr<postgres::Result> Causes(postgres::Connection& connection, int limit) const;
 };
 
 }  // namespace lockstep::state

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 #include "platform/status.h"
@@ -98,6 +99,28 @@ SELECT i.fate, coalesce(i.received_at, CASE WHEN b.by_versions AND k.last_event 
         ORDER BY d.id DESC LIMIT 1) d ON true
   LEFT JOIN {state}.key_state k ON k.generation = $2
         AND k.aggregate_key = coalesce(q.key, p.aggregate_key, d.aggregate_key))";
+
+// By version, so that what everything else waits for is among them.
+constexpr std::string_view kParkedOfKey = R"(
+SELECT event_id, version, event_type, aggregate_key, reason, parked_at
+  FROM {state}.parked
+ WHERE generation = $1 AND (aggregate_key = $2 OR ordering_key = $2)
+ ORDER BY version, event_id
+ LIMIT $3)";
+
+constexpr std::string_view kDeadOfKey = R"(
+SELECT id, event_id, version, event_type, aggregate_key, state, code, reason, dead_at, resolved_at
+  FROM {state}.dead_letters
+ WHERE group_name = $1 AND generation = $2 AND (aggregate_key = $3 OR ordering_key = $3)
+ ORDER BY id DESC
+ LIMIT $4)";
+
+constexpr std::string_view kStatesOfKey = R"(
+SELECT aggregate_key, settled_version, snapshot_version, updated_at
+  FROM {state}.key_state
+ WHERE generation = $1 AND aggregate_key = ANY ($2)
+ ORDER BY aggregate_key
+ LIMIT $3)";
 
 // Of a row with `dead`, `parked` and the inbox's `fate`.
 std::string NameOf(const postgres::Row& row) {
@@ -225,6 +248,26 @@ absl::StatusOr<TracedEvent> EventFates::Trace(postgres::Connection& connection, 
                      .resolved_at = row.OptionalTime("resolved_at")};
   traced.verdict = VerdictOn(row, traced);
   return traced;
+}
+
+absl::StatusOr<EventFates::OfKey> EventFates::TraceKey(postgres::Connection& connection,
+                                                       int generation, const std::string& key,
+                                                       int limit) const {
+  ASSIGN_OR_RETURN(auto parked,
+                   connection.Execute(schema_.Sql(kParkedOfKey), generation, key, limit));
+  ASSIGN_OR_RETURN(auto dead,
+                   connection.Execute(schema_.Sql(kDeadOfKey), group_, generation, key, limit));
+  // An ordering key is of one aggregate or of several; those that are in trouble are found by it.
+  std::set<std::string> aggregates = {key};
+  for (const postgres::Row row : parked) aggregates.insert(row.String("aggregate_key"));
+  for (const postgres::Row row : dead) {
+    if (!row.IsNull("aggregate_key")) aggregates.insert(row.String("aggregate_key"));
+  }
+  postgres::Array keys;
+  for (const std::string& aggregate : aggregates) keys.Add(aggregate);
+  ASSIGN_OR_RETURN(auto states,
+                   connection.Execute(schema_.Sql(kStatesOfKey), generation, keys, limit));
+  return OfKey{std::move(states), std::move(parked), std::move(dead)};
 }
 
 }  // namespace lockstep::state

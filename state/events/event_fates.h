@@ -49,6 +49,16 @@ class EventFates : public GroupStore {
   // One event, by whatever is known of it. INVALID_ARGUMENT when its id is none.
   absl::StatusOr<TracedEvent> Trace(postgres::Connection& connection, int generation,
                                     Event event) const;
+
+  // What is known of a key: an aggregate (video/42) or an ordering key. Each at most `limit` rows.
+  struct OfKey {
+    postgres::Result keys;    // aggregate_key, settled_version, snapshot_version, updated_at
+    postgres::Result parked;  // event_id, version, event_type, aggregate_key, reason, parked_at
+    postgres::Result dead;    // id, event_id, version, event_type, aggregate_key, state, code,
+                              // reason, dead_at, resolved_at
+  };
+  absl::StatusOr<OfKey> TraceKey(postgres::Connection& connection, int generation,
+                                 const std::string& key, int limit) const;
 };
 
 // What a group knows of one event.

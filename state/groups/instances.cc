@@ -9,8 +9,8 @@ constexpr std::string_view kHeartbeat = R"(
 INSERT INTO {state}.instances AS i
        (group_name, instance, epoch, lanes, handled, queued, publish_lag_ms, receive_lag_ms,
         commit_lag_ms, lag_ms, lag_basis, state, idle_lanes, heartbeat_at, snapshots_open,
-        mapping)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+        mapping, address, version, started_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 ON CONFLICT (group_name, instance) DO UPDATE
    SET epoch = EXCLUDED.epoch, lanes = EXCLUDED.lanes, seen_at = now(),
        handled = EXCLUDED.handled, queued = EXCLUDED.queued,
@@ -18,7 +18,8 @@ ON CONFLICT (group_name, instance) DO UPDATE
        commit_lag_ms = EXCLUDED.commit_lag_ms, lag_ms = EXCLUDED.lag_ms,
        lag_basis = EXCLUDED.lag_basis, state = EXCLUDED.state, idle_lanes = EXCLUDED.idle_lanes,
        heartbeat_at = EXCLUDED.heartbeat_at, snapshots_open = EXCLUDED.snapshots_open,
-       mapping = EXCLUDED.mapping)";
+       mapping = EXCLUDED.mapping, address = EXCLUDED.address, version = EXCLUDED.version,
+       started_at = EXCLUDED.started_at)";
 
 constexpr std::string_view kLeave = R"(
 DELETE FROM {state}.instances WHERE group_name = $1 AND instance = $2)";
@@ -37,7 +38,8 @@ absl::Status Instances::Heartbeat(postgres::Connection& connection, const std::s
   return connection.Run(schema_.Sql(kHeartbeat), group_, instance, report.epoch, report.lanes,
                         report.handled, report.queued, report.publish_lag, report.receive_lag,
                         report.commit_lag, report.lag, report.lag_basis, report.state,
-                        report.idle_lanes, report.heartbeat, report.snapshots_open, report.mapping);
+                        report.idle_lanes, report.heartbeat, report.snapshots_open, report.mapping,
+                        report.address, report.version, report.started_at);
 }
 
 absl::Status Instances::Leave(postgres::Connection& connection, const std::string& instance) const {

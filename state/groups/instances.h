@@ -24,6 +24,9 @@ struct InstanceReport {
   std::optional<WallTime> heartbeat;  // when the newest one that it has heard was published
   std::string mapping;                // Projector::Mapping: how it turns events into rows
   bool snapshots_open = true;         // false: its second subscription has no stream
+  std::string address;                // of its status page, for others; empty = it has none
+  std::string version;                // of the program
+  WallTime started_at = Clock::System().Now();  // the process
 };
 
 // The instances of one group that are running.

@@ -66,6 +66,13 @@ SELECT CASE WHEN bool_and(i.state NOT IN ('starting', 'no stream', '') AND i.sna
    AND i.state NOT IN ('halted', 'waiting', 'paused')
  WHERE g.group_name = $1 AND g.seek_state = 'done')";
 
+constexpr std::string_view kInstances = R"(
+SELECT group_name, instance, address, version, state, started_at, seen_at
+  FROM {state}.instances
+ WHERE ($1 = '' OR group_name = $1) AND seen_at > now() - interval '1 hour'
+ ORDER BY started_at DESC, instance
+ LIMIT $2)";
+
 constexpr std::string_view kHistory = R"(
 SELECT id, at, action, operator, role, reason, old, new,
        old ->> 'epoch' AS old_epoch, new ->> 'epoch' AS new_epoch
@@ -93,6 +100,11 @@ absl::StatusOr<postgres::Result> Overview::Progress(postgres::Connection& connec
 absl::StatusOr<postgres::Result> Overview::Through(postgres::Connection& connection,
                                                    const std::string& group) const {
   return connection.Execute(schema_.Sql(kThrough), group);
+}
+
+absl::StatusOr<postgres::Result> Overview::Instances(postgres::Connection& connection,
+                                                     const std::string& group, int limit) const {
+  return connection.Execute(schema_.Sql(kInstances), group, limit);
 }
 
 absl::StatusOr<postgres::Result> Overview::History(postgres::Connection& connection,

@@ -35,6 +35,11 @@ class Overview {
   absl::StatusOr<postgres::Result> Through(postgres::Connection& connection,
                                            const std::string& group) const;
 
+  // The runners that were seen within the last hour, of that group or (empty) of all, the newest
+  // first: group_name, instance, address, version, state, started_at, seen_at.
+  absl::StatusOr<postgres::Result> Instances(postgres::Connection& connection,
+                                             const std::string& group, int limit) const;
+
   // The audit: who did what to a group by hand, and why. Its rows are written with what they tell
   // of, by the other classes of state/; nobody changes them. Newest first: id, at, action,
   // operator, reason, old, new, old_epoch, new_epoch.

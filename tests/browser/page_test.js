@@ -30,8 +30,14 @@ function place(name, change = () => {}) {
   return file;
 }
 
-function serve(file) {
-  const server = spawn(program, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
+// They end with this test, whatever becomes of it.
+const servers = [];
+const endServers = () => servers.forEach((server) => server.kill('SIGKILL'));
+process.on('exit', endServers);
+
+function serve(file, ...flags) {
+  const server = spawn(program, [...flags, file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  servers.push(server);
   return new Promise((done, failed) => {
     server.stdout.once('data', (text) => done({ url: String(text).trim(), server }));
     server.once('exit', () => failed(new Error('serve-status-document ended')));
@@ -52,6 +58,39 @@ async function open(context, url, { width = 1200, scheme = 'light' } = {}) {
   return page;
 }
 
+// Fifty poison keys and more, and what else may be told at the same time.
+function many() {
+  return place('runner.json', (document) => {
+    const [group, other] = document.groups;
+    const key = group.parked_keys[0], letter = group.dead_letters[0];
+    group.parked_keys = Array.from({ length: 20 }, (_, i) => ({ ...key, key: `Video/poison-${i}`, dead_letter: 100 + i }));
+    group.parked_keys_total = 50;
+    group.dead_letters_open = 61;
+    group.dead_letters = Array.from({ length: 49 }, (_, i) => ({ ...letter, id: 100 + i, key: `Video/poison-${i}`, event_id: letter.event_id.slice(0, -2) + String(10 + i) }));
+    group.dead_letters[0].event_type = '<b id="hurt">';
+    group.dead_letters.push({ ...letter, id: 39, event_id: null, key: null, code: 'EVENT.ATTRIBUTE_MISSING', reason: 'the message has no event_id attribute' });
+    group.dead_causes[0].count = 60;
+    group.lanes = group.lanes.map((lane) => ({ ...lane, state: 'stuck', queued: 7, oldest_ms: 131000, last_error: 'canceling statement due to lock timeout (55P03)' }));
+    for (const one of [group, other]) Object.assign(one, { heartbeat_age_ms: 90000 });
+    other.counters.went_back = 3;
+    other.verify = [{ backfill: 'videos', projection: 'videos', arguments: "--declaration 'v.yaml'", differences: { missing: 2 }, rows: 100 }];
+    document.reasons = ['lane 0 of group video-feed has committed nothing for 2m10s while it has work'];
+  });
+}
+
+// An hour of history, as the server keeps it: coarse, and fine at the end.
+function hour() {
+  return place('runner.json', (document) => {
+    const at = [], lag = [], rate = [];
+    for (let ago = 3585; ago >= 0; ago -= ago > 300 ? 15 : 2) {
+      at.push(Date.now() - ago * 1000);
+      lag.push(ago > 1140 ? 90 + (ago % 60) : Math.max(131000, 420000 - (1140 - ago) * 400));
+      rate.push(ago > 1140 ? 220 : 410);
+    }
+    document.history = { span_ms: 3600000, at, groups: { 'video-feed': { lag_ms: lag, rate } } };
+  });
+}
+
 // WCAG's contrast of an element's text against the first opaque ground behind it.
 const contrastOf = (element) => {
   const parse = (color) => color.match(/[\d.]+/g).map(Number);
@@ -67,10 +106,12 @@ const contrastOf = (element) => {
 const cases = {
   async 'a parked key is found with its reason and what to type'(context, url) {
     const page = await open(context, url);
-    const note = page.getByRole('article').filter({ hasText: 'is parked' }).first();
-    await note.getByText('Video/0b2f6a1e-8a44-4d0e-9f0a-2f7f4c1d9a10').waitFor();
+    const note = page.getByRole('article').filter({ hasText: '7 keys of group video-feed are parked' });
+    await note.getByText('A dead letter is in the way, EVENT.MAPPING_FAILED: 1; A version has not arrived: 1; not listed here: 5.').waitFor();
+    await note.getByText('One by one (2)').click();
+    await note.getByText('Key Video/0b2f6a1e-8a44-4d0e-9f0a-2f7f4c1d9a10 of group video-feed is parked').click();
     await note.getByText('field title: not valid UTF-8').waitFor();
-    const steps = note.getByRole('listitem');
+    const steps = note.locator('details.one').first().getByRole('listitem');
     assert.deepEqual(await steps.evaluateAll((all) => all.map((step) => step.querySelector('p').textContent)), [
       'See the event and why it failed', 'Once the cause is mended: apply it, and then what waits behind it',
       'Or give it up: what waits behind it is applied without it']);
@@ -78,7 +119,117 @@ const cases = {
       'replay 41 --group \'video-feed\' --reason \'why it works now\'', 'discard 41 --group \'video-feed\' --reason \'why it is not needed\'']
       .map((rest) => `lockstepctl --config /etc/lockstep/runner.yaml dead-letters ${rest}`));
     assert.equal(await page.title(), `(${await page.getByRole('article').count()}) Lockstep runner`);
-    await shoot(page, 'runner-light');
+    await shoot(page, 'runner-open');
+    await page.waitForResponse(/api\/status/);  // what was opened stays open
+    assert.ok(await steps.first().isVisible());
+  },
+  async 'fifty faults leave the numbers on the first screen, wide or narrow, light or dark'(context, url) {
+    many();
+    for (const scheme of ['light', 'dark']) {
+      for (const [width, height] of [[1200, 900], [390, 844]]) {
+        const page = await open(context, url, { width, scheme });
+        await page.setViewportSize({ width, height });
+        await page.getByText('50 keys of group video-feed are parked').first().waitFor();
+        const bottom = await page.getByRole('navigation', { name: 'Groups and outboxes' }).evaluate((nav) => nav.getBoundingClientRect().bottom);
+        assert.ok(bottom < height / 2, `the numbers end at ${bottom} of ${height}`);
+        const attention = await page.getByRole('region', { name: 'What needs attention' }).evaluate((card) => card.getBoundingClientRect().height);
+        assert.ok(attention < (width > 1000 ? 700 : 1200), `what needs attention is ${attention} px high at ${width}`);
+        const whole = await page.evaluate(() => document.documentElement.scrollHeight);
+        assert.ok(whole < (width > 1000 ? 3600 : 8000), `the page is ${whole} px high at ${width}`);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing sticks out');
+        await shoot(page, `many-${scheme}-${width}`);
+        await page.close();
+      }
+    }
+    place('runner.json');
+  },
+  async 'nothing to tell is said, with its numbers'(context, url) {
+    place('runner.json', (document) => {
+      document.groups = [document.groups[1]];
+      Object.assign(document, { ready: true, reasons: [] });
+    });
+    for (const [width, scheme] of [[1200, 'light'], [390, 'dark']]) {
+      const page = await open(context, url, { width, scheme });
+      await page.getByText('Nothing. Everything that arrives is being worked on.').waitFor();
+      assert.deepEqual(await page.getByRole('navigation', { name: 'Groups and outboxes' }).getByRole('listitem').allTextContents(), ['search-index quiet caught up']);
+      await shoot(page, `none-${scheme}-${width}`);
+      await page.close();
+    }
+    place('runner.json');
+  },
+  async 'dead letters are grouped by cause and filtered, and show no payload'(context, url) {
+    many();
+    const page = await open(context, url);
+    await page.getByText('50 keys of group video-feed are parked').first().waitFor();
+    const table = page.getByRole('table', { name: 'Messages that could not be applied' });
+    const rows = async () => (await table.getByRole('row').count()) - 1;
+    assert.equal(await rows(), 5);
+    await page.getByRole('button', { name: 'Show all 50' }).click();
+    assert.equal(await rows(), 50);
+    const cause = page.getByRole('list', { name: 'By cause' }).getByRole('button', { name: /no event_id/ });
+    await cause.click();
+    assert.equal(await rows(), 1);
+    assert.equal(await cause.getAttribute('aria-pressed'), 'true');
+    await cause.click();
+    await page.getByLabel('Filter').fill('poison-7 mapping');
+    assert.equal(await rows(), 1);
+    await page.getByText('1 of the newest 50 of 61.').waitFor();
+    await page.waitForResponse(/api\/status/);
+    assert.equal(await rows(), 1, 'the filter stays while the page follows');
+    await page.getByLabel('Filter').fill('<b id="hurt">');
+    assert.equal(await rows(), 1, 'what others wrote is text');
+    assert.equal(await page.locator('#hurt').count(), 0);
+    await shoot(page, 'dead-letters');
+    place('runner.json');
+  },
+  async 'an hour of lag is drawn, with its values where the pointer is and marks of what was done'(context, url) {
+    hour();
+    const page = await open(context, url);
+    const chart = page.getByRole('img', { name: /^Lag, last 60 minutes/ }).first();
+    await chart.waitFor();
+    assert.match(await chart.getAttribute('aria-label'), /highest 7 min.* Marked: feed-7c9f:1 began, version 0.1.0, 28 min ago; rebuild by maria: column added, 19 min ago\./);
+    assert.equal(await chart.locator('.mark').count(), 2);
+    await chart.scrollIntoViewIfNeeded();
+    const mark = await chart.locator('.mark line').nth(1).boundingBox();
+    await page.mouse.move(mark.x, mark.y + 20);
+    const tag = chart.locator('text.value');
+    await tag.waitFor();
+    assert.match(await tag.textContent(), /^\d\d:\d\d:\d\d UTC {2}\S+/);
+    await page.getByText(/^19 min ago: .* · rebuild by maria: column added$/).waitFor();
+    await shoot(page, 'hour-light');
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.waitForResponse(/api\/status/);
+    await shoot(page, 'hour-dark-390');
+    place('runner.json');
+  },
+  async 'where an event or a key is, is asked in a box'(context, url) {
+    const page = await open(context, url);
+    const asked = [];
+    const id = '018f3c1e-0000-7000-8000-0000000000aa', at = new Date(Date.now() - 60000).toISOString();
+    await page.route('**/api/trace?*', (route) => {
+      const query = new URL(route.request().url()).searchParams;
+      asked.push(String(query));
+      if (query.has('event')) return route.fulfill({ json: { event_id: query.get('event'), aggregate: null, version: null, message_id: null, groups: [{ group: 'video-feed', fate: null, verdict: 'not received', reason: null }] } });
+      return route.fulfill({ json: { key: query.get('key'), groups: [{ group: 'video-feed', keys: [{ aggregate: "video/it's", settled_version: 6 }],
+        parked: [{ event_id: id, version: 8, event_type: 'VideoUpdated', parked_at: at, reason: 'poison' }],
+        dead: [{ id: 9, event_id: null, version: 7, event_type: '<b id="hurt">', state: 'dead', code: 'EVENT.REFUSED', reason: 'too long', dead_at: at, resolved_at: null }] }] } });
+    });
+    const box = page.getByRole('search').getByLabel('Where is my event?');
+    await box.fill("video/it's");
+    await box.press('Enter');
+    const card = page.getByRole('region', { name: "Key video/it's" });
+    await card.getByText("video/it's stands at version 6; 1 events wait; 1 dead letters").waitFor();
+    assert.deepEqual(await card.getByRole('row').evaluateAll((all) => all.slice(1).map((row) => [row.cells[0].textContent, row.cells[2].textContent])), [['7', 'dead letters'], ['8', 'parking']]);
+    assert.equal(await card.locator('code').first().textContent(), "lockstepctl --config /etc/lockstep/runner.yaml parked show 'video/it'\\''s' --group 'video-feed'");
+    assert.equal(await page.locator('#hurt').count(), 0);
+    await shoot(page, 'key-light');
+    await box.fill(id.toUpperCase());  // an id, of an event or of an aggregate
+    await page.getByRole('button', { name: 'Find' }).click();
+    const event = page.getByRole('region', { name: `Event ${id}` });
+    await event.getByText('As a key:').waitFor();
+    assert.deepEqual(asked.slice(1), [`event=${id}`, `key=${id}`]);
+    assert.deepEqual(await event.locator('.way b').allTextContents(), ['Inbox', 'Parking', 'Dead letters', 'Row']);
   },
   async 'it follows changes by itself and keeps what the reader opened'(context, url) {
     const page = await open(context, url);
@@ -90,16 +241,16 @@ const cases = {
     assert.ok(await page.getByText('postgresql://feed:***@db.internal/feed').isVisible());
     place('runner.json');
   },
-  async 'a pause stops the updates until the reader goes on'(context, url) {
+  async 'a frozen page asks nothing until the reader goes on'(context, url) {
     const page = await open(context, url);
-    await page.getByRole('button', { name: 'Pause' }).click();
-    await page.getByText('Paused', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Freeze this page' }).click();
+    await page.getByText('Frozen', { exact: true }).waitFor();
     let asked = 0;
     page.on('request', () => { ++asked; });
     place('runner.json', (document) => { document.groups[0].dead_letters_open = 8765; });
     await page.waitForTimeout(5000);  // more than two rounds
     assert.equal(asked, 0);
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Follow again' }).click();
     await page.getByText('8,765').waitFor({ timeout: 10000 });
     place('runner.json');
   },
@@ -122,6 +273,8 @@ const cases = {
   },
   async 'a command is copied by the keyboard, whole, and that is said'(context, url) {
     const page = await open(context, url);
+    await page.getByText('One by one (2)').click();
+    await page.getByText('Key Video/0b2f6a1e-8a44-4d0e-9f0a-2f7f4c1d9a10 of group video-feed is parked').click();
     const button = page.getByRole('button', { name: /^Copy: .* dead-letters show 41/ });
     const command = (await button.getAttribute('aria-label')).replace('Copy: ', '');
     await button.focus();
@@ -140,7 +293,7 @@ const cases = {
       const event = new URL(route.request().url()).searchParams.get('event');
       const at = new Date(Date.now() - 120000).toISOString();
       const group = event === dead
-        ? { group: 'video-feed', fate: 'dead', verdict: 'dead letter 41 (dead), EVENT.MAPPING_FAILED', reason: 'field title: not valid UTF-8', received_at: at, dead_at: at, dead_letter: 41 }
+        ? { group: 'video-feed', fate: 'dead', verdict: 'dead letter 41 (dead), EVENT.MAPPING_FAILED', reason: 'field title: not valid UTF-8', published_at: at, received_at: at, dead_at: at, dead_letter: 41 }
         : { group: 'video-feed', fate: 'parked', verdict: 'parked: version 3 is a dead letter', reason: null, received_at: at, parked_at: at };
       route.fulfill({ json: { event_id: event, aggregate: 'Video/0b2f6a1e', version: 3, message_id: '18120', groups: [group, { group: 'search-index', fate: 'applied', verdict: 'applied', reason: null, received_at: at }] } });
     });
@@ -177,7 +330,7 @@ const cases = {
   async 'each group is in the overview, in a word, with the way to it'(context, url) {
     const page = await open(context, url);
     const overview = page.getByRole('navigation', { name: 'Groups and outboxes' });
-    assert.deepEqual(await overview.getByRole('listitem').allTextContents(), ['video-feed stuck 2 min 11 s behind', 'search-index quiet ']);
+    assert.deepEqual(await overview.getByRole('listitem').allTextContents(), ['video-feed stuck 2 min 11 s behind · 7 parked · 3 dead', 'search-index quiet caught up']);
     await overview.getByRole('link', { name: 'search-index' }).click();
     assert.match(page.url(), /#group-search-index$/);
     await page.getByRole('region', { name: 'Group search-index' }).waitFor();
@@ -187,7 +340,7 @@ const cases = {
     await page.keyboard.press('Tab');
     assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content');
     await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Pause');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Freeze this page');
     const chart = page.getByRole('img', { name: /^Lag, last/ }).first();
     await chart.focus();
     await page.keyboard.press('Home');
@@ -320,6 +473,52 @@ const sagaCases = {
   },
 };
 
+const consoleCases = {
+  async 'the console draws source, topics and groups as one picture'(context, url) {
+    const page = await open(context, url);
+    const list = (name) => page.getByRole('list', { name, exact: true });
+    assert.deepEqual(await list('Sources').locator('b').allTextContents(), ['catalog.video_outbox', 'shop.outbox']);
+    assert.deepEqual(await list('Groups').locator('b').allTextContents(), ['video-feed', 'stats', 'orders']);
+    await list('Sources').getByText('1,830 pending · oldest 4.2 s · 413/s · 1 dead').waitFor();
+    await list('Groups').getByText('2 min 11 s behind · 220/s · 7 parked · 3 dead').waitFor();
+    await list('Topics').getByText('NOT_FOUND: topic catalog.deleted does not exist.').waitFor();
+    // A line for each way: four from the sources, three to the groups, and the broken ones stand out.
+    assert.equal(await page.locator('path.flow').count(), 7);
+    assert.equal(await page.locator('path.flow.bad').count(), 2);
+    const inside = await page.locator('path.flow').evaluateAll((all) => all.every((path) => path.getTotalLength() > 20));
+    assert.ok(inside, 'each leads from box to box');
+    assert.match(await page.title(), /^\(5\) Lockstep console$/);
+  },
+  async 'who does not answer is shown with since when, and what others wrote is text'(context, url) {
+    const page = await open(context, url);
+    await page.getByText('2 instances do not answer').waitFor();
+    const row = page.getByRole('table', { name: 'Instances' }).getByRole('row').filter({ hasText: 'search-5b:1' });
+    await row.getByText('does not answer').waitFor();
+    assert.match(await row.textContent(), /since 5 min ago.*last seen in its database 5 min ago.*did not answer in time/);
+    await page.getByText('postgresql://console@db.internal/engagement: connection to server').waitFor();
+    assert.equal(await page.locator('#hurt').count(), 0);
+    assert.equal(await page.locator('a[href^="javascript"]').count(), 0, 'an address from a database is no link before it is http');
+    assert.equal(await page.getByRole('link', { name: 'http://10.4.0.7:9102' }).getAttribute('href'), 'http://10.4.0.7:9102');
+  },
+  async 'the console can be read light and dark, on a phone, with words for its lines'(context, url) {
+    for (const scheme of ['light', 'dark']) {
+      for (const width of [1200, 390, 320]) {
+        const page = await open(context, url, { width, scheme });
+        await page.getByText('2 instances do not answer').waitFor();
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${over} px too wide at ${width}`);
+        assert.equal(await page.getByText('from catalog.events', { exact: true }).first().isVisible(), width < 640);
+        for (const selector of ['.box .quiet', '.box b', '.pill.bad', '.reason', '.note h3', 'td']) {
+          const contrast = await page.locator(`${selector}:visible`).first().evaluate(contrastOf);
+          assert.ok(contrast >= 4.5, `${selector} has a contrast of ${contrast.toFixed(2)} (${scheme})`);
+        }
+        await shoot(page, `console-${scheme}-${width}`);
+        await page.close();
+      }
+    }
+  },
+};
+
 // Last, for a refused connection is an error in the console, as it should be.
 async function losesItsProcess(context, url, server) {
   const page = await open(context, url);
@@ -336,10 +535,15 @@ withBrowser(async (context, problems) => {
   const { url, server } = await serve(place('runner.json'));
   const other = await serve(place('publisher.json'));
   const sagas = await serve(place('orchestrator.json'));
+  const all = await serve(place('console.json'), '--console');
   try {
     const page = await open(context, other.url);
     await page.getByText('Topic catalog.video.deleted.v1 is out of reach').first().waitFor();
+    const dead = page.getByRole('article').filter({ hasText: 'is dead (key' });
+    await dead.getByText('3 later rows of its key wait behind it').waitFor();
+    await dead.getByText('What to type next').click();
     await page.getByText('outbox replay').first().waitFor();
+    assert.deepEqual(await page.getByRole('table', { name: 'Topics' }).locator('.pill').allTextContents(), ['reached', 'out of reach', 'nothing sent yet']);
     await page.getByRole('link', { name: '018f3c1e-0000-7000-8000-000000005519' }).click();
     const event = page.getByRole('region', { name: 'Event 018f3c1e-0000-7000-8000-000000005519' });
     await event.getByText("lockstepctl trace 018f3c1e-0000-7000-8000-000000005519 --source 'postgresql://catalog@db.internal/catalog'").waitFor();
@@ -353,14 +557,16 @@ withBrowser(async (context, problems) => {
       await run(context, sagas.url);
       console.log(`ok: ${name}`);
     }
+    for (const [name, run] of Object.entries(consoleCases)) {
+      await run(context, all.url);
+      console.log(`ok: ${name}`);
+    }
     // The browser tells of the saga that is not there, as it should.
     assert.deepEqual(problems.filter((line) => !/status of 404/.test(line)), [], 'the console is clean and nothing outside is asked');
     await losesItsProcess(context, url, server);
     console.log('ok: a lost process is told, and that it is back');
   } finally {
-    server.kill('SIGKILL');
-    other.server.kill('SIGKILL');
-    sagas.server.kill('SIGKILL');
+    endServers();
     fs.rmSync(folder, { recursive: true, force: true });
   }
 }).catch((error) => {

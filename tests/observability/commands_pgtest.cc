@@ -14,12 +14,21 @@ using ::testing::HasSubstr;
 
 class CommandsTest : public ::testing::Test {
  protected:
+  // The notes of a page, those that others hold among them.
+  static nlohmann::json Flat(const nlohmann::json& status) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& note : status.value("attention", nlohmann::json::array())) {
+      all.push_back(note);
+      for (const auto& one : note.value("notes", nlohmann::json::array())) all.push_back(one);
+    }
+    return all;
+  }
   // Types all commands of both pages and answers them.
   std::vector<std::string> TypeAll() {
     std::vector<std::string> typed;
     for (const std::string& url : {pair_.publisher_url, pair_.runner_url}) {
       const auto status = pair_.Status(url);
-      for (const auto& note : status.value("attention", nlohmann::json::array())) {
+      for (const auto& note : Flat(status)) {
         EXPECT_FALSE(note["commands"].empty()) << note["title"];
         for (const auto& step : note["commands"]) {
           if (std::string(step["what"]).starts_with("Or ")) continue;  // one or the other
@@ -35,7 +44,7 @@ class CommandsTest : public ::testing::Test {
   // The command of a note on the runner's page, by the beginning of what it is for.
   std::string Command(const std::string& title, const std::string& what) {
     const auto status = pair_.Status(pair_.runner_url);
-    for (const auto& note : status["attention"]) {
+    for (const auto& note : Flat(status)) {
       if (note["title"] != title) continue;
       for (const auto& step : note["commands"]) {
         if (std::string(step["what"]).starts_with(what)) return step["command"];
@@ -66,7 +75,12 @@ TEST_F(CommandsTest, OfParkedKeysDeadRowsAndATopicOutOfReach) {
       "'x', 't', 1, ''); UPDATE catalog.video_outbox SET attributes = (SELECT "
       "jsonb_object_agg('a' || i, 'b') FROM generate_series(1, 101) i) WHERE aggregate_id = 'x'; "
       "COMMIT");
-  ASSERT_TRUE(Await([&] { return pair_.Attention(pair_.runner_url).size() == 2; }, "two keys"));
+  ASSERT_TRUE(Await(
+      [&] {
+        const auto titles = pair_.Attention(pair_.runner_url);
+        return titles.size() == 1 && titles[0] == "2 keys of group feed are parked";
+      },
+      "two keys, told together"));
   ASSERT_TRUE(Await([&] { return pair_.Attention(pair_.publisher_url).size() == 2; },
                     "a dead row and a topic out of reach"));
   // Somebody has cured the event: now the page's command brings it in.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <iostream>
 #include <sstream>
 
 #include "tests/observability/pair.h"
@@ -119,11 +121,16 @@ TEST_F(LogsTest, LinesNameTheirEventAndNeverAPayloadOrASecret) {
 
   for (const char* message : {"msg=published", "msg=\"the row is dead\""}) {
     for (const std::string& line : LinesWith(pair_.publisher->output(), message)) {
-      EXPECT_THAT(line, ContainsRegex("table=catalog.video_outbox topic=catalog.video.changed.v1 "
-                                      "event_id=[0-9a-f-]{36} tenant_id=\\*\\*\\* sequence=[0-9]+ "
-                                      "attempts=[01] trace_id=" +
-                                      std::string(kTrace)));
+      EXPECT_THAT(line,
+                  ContainsRegex("table=catalog.video_outbox topic=catalog.video.changed.v1 "
+                                "event_id=[0-9a-f-]{36} (message_id=[^ ]+ )?ordering_key=\\*\\*\\* "
+                                "tenant_id=\\*\\*\\* sequence=[0-9]+ "
+                                "attempts=[01] trace_id=" +
+                                std::string(kTrace)));
     }
+  }
+  for (const std::string& line : LinesWith(pair_.publisher->output(), "msg=published")) {
+    EXPECT_THAT(line, HasSubstr(" message_id="));
   }
   for (const char* message : {"msg=committed", "msg=\"dead letter\""}) {
     for (const std::string& line : LinesWith(pair_.runner->output(), message)) {
@@ -204,6 +211,48 @@ TEST_F(LogsTest, AFloodOfDeadLettersIsCountedNotRepeated) {
   const size_t written = LinesWith(pair_.runner->output(), "msg=\"dead letter\"").size();
   EXPECT_LT(written, kFlood) << pair_.runner->output();
   EXPECT_EQ(written + told, kFlood) << "each is written or counted";
+}
+
+// Eight lanes that lose their database, ten rows of a topic that is not there: a line each, and a
+// count.
+TEST_F(LogsTest, AFaultIsOneLineWithACountAndNoFieldIsEmpty) {
+  pair_.StartPublisher();
+  pair_.StartRunner();
+  for (int video = 1; video <= 20; ++video) pair_.Enqueue(video, 1);
+  ASSERT_TRUE(pair_.Await([&] { return pair_.Version(20) == 1; }, "the first events"));
+  pair_.source.Run(
+      "SELECT lockstep.enqueue('catalog.video_outbox', 'no.such.topic.v1', 'video', 'x' || i, 't', "
+      "1, '{}'::jsonb) FROM generate_series(1, 10) i");
+  const char* const kAway = "msg=\"the topic is out of reach; it is tried again\"";
+  ASSERT_TRUE(pair_.Await([&] { return !LinesWith(pair_.publisher->output(), kAway).empty(); },
+                          "a topic that is not there"));
+  const std::string name = pair_.feed.name();
+  pair_.source.Run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false");
+  pair_.source.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" +
+                   name + "' AND usename = '" + kRunnerRole + "'");
+  for (int video = 1; video <= 20; ++video) pair_.Enqueue(video, 2);
+  const char* const kWaiting = "msg=\"waiting for the database\"";
+  ASSERT_TRUE(pair_.Await(
+      [&] {
+        return !LinesWith(pair_.runner->output(), kWaiting).empty() &&
+               Get(pair_.runner_url + "/readyz").status == 503;
+      },
+      "the outage"));
+  pair_.source.Run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true");
+  ASSERT_TRUE(pair_.Await([&] { return pair_.Version(20) == 2; }, "going on"));
+  for (Process* process : {pair_.runner.get(), pair_.publisher.get()}) {
+    process->Signal(SIGTERM);
+    process->Wait();
+    EXPECT_THAT(LinesWith(process->output(), "=\"\""), SizeIs(0)) << process->output();
+  }
+  EXPECT_THAT(LinesWith(pair_.publisher->output(), kAway), SizeIs(1)) << pair_.publisher->output();
+  EXPECT_THAT(LinesWith(pair_.publisher->output(), "it is tried again … repeated"), Not(SizeIs(0)));
+  // Those that were thrown out, and those that were not let in.
+  EXPECT_LE(LinesWith(pair_.runner->output(), kWaiting).size(), 2U) << pair_.runner->output();
+  EXPECT_LE(LinesWith(pair_.runner->output(), "msg=\"a transaction failed\"").size(), 3U);
+  if (std::getenv("LOCKSTEP_SHOW_LOGS") != nullptr) {
+    std::cerr << pair_.publisher->output() << pair_.runner->output();
+  }
 }
 
 TEST_F(LogsTest, AResetNamesItsOperatorAndWhatChanged) {

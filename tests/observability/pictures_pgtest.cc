@@ -148,6 +148,10 @@ TEST_F(PicturesTest, APoisonKeyIsNamedWithItsReasonAndWhatToType) {
   EXPECT_EQ(group["parked_keys"][0]["key"], "video/" + Pair::VideoId(7));
   EXPECT_EQ(group["parked_keys"][0]["waits_for"], 2);
   EXPECT_EQ(group["dead_letters_open"], 1);
+  EXPECT_EQ(group["dead_causes"][0]["code"], group["dead_letters"][0]["code"]);
+  EXPECT_EQ(group["dead_causes"][0]["count"], 1);
+  EXPECT_EQ(group["instances"][0]["address"], pair_.runner_url);
+  EXPECT_EQ(group["topic"], "projects/demo/topics/catalog.events");
   EXPECT_THAT(Attention(),
               ElementsAre("Key video/" + Pair::VideoId(7) + " of group feed is parked"));
   EXPECT_EQ(ReadyStatus(), 200) << "one key does not make a runner unready";

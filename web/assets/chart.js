@@ -1,4 +1,5 @@
-// A line over the last minutes. It can be read by pointer, by arrow keys, and by its label.
+// A line over the last hour, with marks where somebody did something. It can be read by pointer, by arrow
+// keys, and by its label.
 
 import { h, none } from './dom.js';
 import { duration } from './format.js';
@@ -23,6 +24,7 @@ function niceTop(value, isTime) {
 function ago(ms) {
   const s = Math.round(ms / 1000);
   if (s <= 0) return 'now';
+  if (s >= 600) return `${Math.round(s / 60)} min ago`;
   return s < 60 ? `${s} s ago` : `${Math.floor(s / 60)} min ${String(s % 60).padStart(2, '0')} s ago`;
 }
 
@@ -52,10 +54,27 @@ function widthOf(id) {
 // A young process fills its chart too: the span grows with what there is.
 function spanOf(at, longest) {
   const elapsed = at.length ? at.at(-1) - at[0] : 0;
-  return [60e3, 120e3, 300e3].find((span) => span >= elapsed && span < longest) ?? longest;
+  return [60e3, 120e3, 300e3, 600e3, 1800e3].find((span) => span >= elapsed && span < longest) ?? longest;
 }
 
-export function chart({ id, title, at, values, longest, show, redraw, least = 0 }) {
+const clock = (t) => new Date(t).toISOString().slice(11, 19);
+
+// marks: {t, text}: a reset, a rebuild, a process that began. Those of the same moment are one.
+function drawMarks(marks, x, floor, from, end) {
+  const seen = marks.filter(({ t }) => t >= from && t <= end);
+  return seen.map(({ t, text }) => h('g', { class: 'mark', 'data-key': `mark-${t}-${text}` },
+    h('line', { x1: x(t), x2: x(t), y1: kTop, y2: floor }),
+    h('path', { d: `M${(x(t) - 4).toFixed(1)} ${kTop - 6}h8l-4 6z` })));
+}
+
+// The value where the pointer is, beside its point.
+function tag(point, show, width) {
+  const right = point.x > width / 2;
+  return h('text', { class: 'value', x: point.x + (right ? -7 : 7), y: kTop + 10, 'text-anchor': right ? 'end' : 'start' },
+    `${clock(point.t)} UTC  ${point.v === null ? none : show(point.v)}`);
+}
+
+export function chart({ id, title, at, values, longest, show, redraw, least = 0, marks = [] }) {
   const span = spanOf(at, longest);
   const width = widthOf(id);
   const end = at.length ? at.at(-1) : 0;
@@ -69,7 +88,9 @@ export function chart({ id, title, at, values, longest, show, redraw, least = 0 
   const chosen = reading.has(id) ? Math.min(Math.max(at.length + reading.get(id), 0), at.length - 1) : -1;
   const point = chosen >= 0 ? points[chosen] : null;
   const newest = present.length ? show(present.at(-1)) : none;
-  const readout = point ? `${ago(end - point.t)}: ${point.v === null ? none : show(point.v)}` : `now ${newest}`;
+  const near = point ? marks.filter(({ t }) => Math.abs(x(t) - point.x) <= 6).map(({ text }) => text) : [];
+  const readout = point ? [`${ago(end - point.t)}: ${point.v === null ? none : show(point.v)}`, ...near].join(' · ') : `now ${newest}`;
+  const seen = marks.filter(({ t }) => t >= end - span && t <= end);
 
   const move = (index) => { reading.set(id, Math.min(Math.max(index, 0), at.length - 1) - at.length); redraw(); };
   const leave = () => { if (reading.delete(id)) redraw(); };
@@ -91,6 +112,7 @@ export function chart({ id, title, at, values, longest, show, redraw, least = 0 
   const minutes = span === 60e3 ? 'minute' : `${Math.round(span / 60e3)} minutes`;
   const peak = present.length ? show(Math.max(...present)) : none;
   const label = `${title}, last ${minutes}: now ${newest}, highest ${peak}. ` +
+    (seen.length ? `Marked: ${seen.map(({ t, text }) => `${text}, ${ago(end - t)}`).join('; ')}. ` : '') +
     (point ? readout : 'Arrow keys read single points.');
   return h('figure', { 'data-key': id },
     h('figcaption', {}, h('b', {}, title), h('span', { 'aria-live': 'off' }, readout)),
@@ -103,6 +125,8 @@ export function chart({ id, title, at, values, longest, show, redraw, least = 0 
       h('text', { x: width - kRight, y: kHeight - 4, 'text-anchor': 'end' }, 'now'),
       h('path', { class: 'area', d: areaOf(points, floor) }),
       h('path', { class: 'line', d: lineOf(points) }),
+      drawMarks(marks, x, floor, end - span, end),
       point ? h('line', { class: 'cross', x1: point.x, x2: point.x, y1: kTop, y2: floor }) : null,
-      point && point.y !== null ? h('circle', { class: 'dot', cx: point.x, cy: point.y, r: 3.5 }) : null));
+      point && point.y !== null ? h('circle', { class: 'dot', cx: point.x, cy: point.y, r: 3.5 }) : null,
+      point ? tag(point, show, width) : null));
 }

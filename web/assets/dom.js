@@ -37,7 +37,7 @@ export function patch(old, fresh) {
     if (name === 'open') continue;  // the reader's to decide, after the first drawing
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
-  for (const handler of ['onclick', 'onkeydown', 'onpointermove', 'onpointerleave', 'onblur']) {
+  for (const handler of ['onclick', 'onkeydown', 'onpointermove', 'onpointerleave', 'onblur', 'oninput', 'onsubmit']) {
     if (old[handler] !== fresh[handler]) old[handler] = fresh[handler];
   }
   patchChildren(old, [...fresh.childNodes]);
@@ -83,6 +83,18 @@ export function table(caption, columns, rows, keyOf) {
         return h('td', { role: 'cell', 'data-label': c.label, class: `${kind(c)}${content === none ? ' empty' : ''}`.trim() || null },
           h('span', {}, content));
       })))));
+}
+
+// Lists that the reader has opened whole.
+const whole = new Set();
+
+// The first rows of a long list, and a button that shows all of them: [rows, button].
+export function shortened(id, rows, redraw, first = 5) {
+  if (rows.length <= first + 1) return [rows, null];
+  const toggle = () => { whole.delete(id) || whole.add(id); redraw(); };
+  const open = whole.has(id);
+  return [open ? rows : rows.slice(0, first), h('p', { 'data-key': `${id}-more` },
+    h('button', { type: 'button', 'aria-expanded': String(open), onclick: toggle }, open ? `Show the first ${first}` : `Show all ${rows.length}`))];
 }
 
 // What somebody may type, and a button that copies it. Words are kept whole where the line allows.

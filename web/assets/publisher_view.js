@@ -1,7 +1,7 @@
 // An outbox table: its backlog and rate, shards, topics out of reach and dead rows.
 
 import { chart } from './chart.js';
-import { h, none, table, tile } from './dom.js';
+import { h, none, shortened, table, tile } from './dom.js';
 import { age, count, duration, rate } from './format.js';
 import { traceLink } from './trace.js';
 
@@ -25,23 +25,37 @@ function tiles(outbox) {
     tile('Shards', `${count(outbox.shards_held)} of ${count(outbox.shards)}`, 'held by this instance'));
 }
 
+// Processes that began: a deploy.
+function marks(doc) {
+  const begun = (doc.instances ?? []).map((i) => ({ t: Date.parse(i.started_at), text: `${i.instance} began${i.version ? `, version ${i.version}` : ''}` }));
+  if (!begun.length && doc.started_at) begun.push({ t: Date.parse(doc.started_at), text: 'this process began' });
+  return begun.sort((a, b) => a.t - b.t);
+}
+
+// One that nothing was ever sent to is not known to be there.
+function reached(outage, last) {
+  const [word, mood] = outage ? ['out of reach', 'bad'] : last ? ['reached', 'good'] : ['nothing sent yet', ''];
+  return h('span', { class: `pill ${mood}` }, word);
+}
+
 function charts(outbox, doc, redraw) {
   const history = doc.history?.outboxes?.[outbox.table] ?? {};
-  const common = { at: doc.history?.at ?? [], longest: doc.history?.span_ms ?? 600000, redraw };
+  const common = { at: doc.history?.at ?? [], longest: doc.history?.span_ms ?? 3600000, marks: marks(doc), redraw };
   return h('div', { class: 'charts' },
     chart({ ...common, id: `${outbox.table}-pending`, title: 'Rows pending', values: history.pending ?? [], show: count, least: 10 }),
     chart({ ...common, id: `${outbox.table}-rate`, title: 'Rows published per second', values: history.rate ?? [], show: rate, least: 1 }));
 }
 
-function topics(outbox, doc) {
+function topics(outbox, doc, redraw) {
   if (!outbox.topics?.length) return null;
+  const [rows, more] = shortened(`topics-${outbox.table}`, outbox.topics, redraw, 16);
   return h('div', {}, h('h3', {}, 'Topics'), table('Topics', [
     { label: 'Topic', cell: (t) => h('span', { class: 'mono' }, t.topic) },
-    { label: 'State', whole: true, cell: (t) => h('span', { class: `pill ${t.outage ? 'bad' : 'good'}` }, t.outage ? 'out of reach' : 'reached') },
+    { label: 'State', whole: true, cell: (t) => reached(t.outage, t.last_publish_at) },
     { label: 'Published', number: true, cell: (t) => count(t.published) },
     { label: 'Last publish', number: true, cell: (t) => age(t.last_publish_at, doc.now) },
     { label: 'Why', cell: (t) => t.outage || none },
-  ], outbox.topics, (t) => t.topic), routes(outbox, doc));
+  ], rows, (t) => t.topic), more, routes(outbox, doc));
 }
 
 // Where a topic goes, if that is not one Pub/Sub topic.
@@ -51,15 +65,16 @@ function routes(outbox, doc) {
   return h('div', {}, h('h3', {}, 'Routes'), table('Routes', [
     { label: 'Topic', cell: (r) => h('span', { class: 'mono' }, r.topic) },
     { label: 'Route', cell: (r) => h('span', { class: 'mono' }, r.route) },
-    { label: 'State', whole: true, cell: (r) => h('span', { class: `pill ${r.outage ? 'bad' : 'good'}` }, r.outage ? 'out of reach' : 'reached') },
+    { label: 'State', whole: true, cell: (r) => reached(r.outage, r.last_taken_at) },
     { label: 'Taken', number: true, cell: (r) => count(r.taken) },
     { label: 'Last taken', number: true, cell: (r) => age(r.last_taken_at, doc.now) },
     { label: 'Why', cell: (r) => r.outage || none },
   ], all, (r) => `${r.topic} ${r.route}`));
 }
 
-function deadRows(outbox, doc) {
+function deadRows(outbox, doc, redraw) {
   if (!outbox.dead_rows?.length) return null;
+  const [rows, all] = shortened(`dead-${outbox.table}`, outbox.dead_rows, redraw);
   const more = outbox.dead - outbox.dead_rows.length;
   return h('div', {}, h('h3', {}, 'Dead rows'), table('Rows that could not be published', [
     { label: 'Sequence', whole: true, cell: (d) => d.sequence },
@@ -69,7 +84,7 @@ function deadRows(outbox, doc) {
     { label: 'Tries', number: true, cell: (d) => count(d.attempts) },
     { label: 'Held behind it', number: true, cell: (d) => count(d.held) },
     { label: 'Died', number: true, cell: (d) => age(d.dead_at, doc.now) },
-  ], outbox.dead_rows, (d) => `dead-${d.sequence}`),
+  ], rows, (d) => `dead-${d.sequence}`), all,
     more > 0 ? h('p', { class: 'quiet' }, `and ${count(more)} more`) : null);
 }
 
@@ -99,5 +114,5 @@ export function outboxCard(outbox, doc, redraw) {
       h('span', { class: `pill ${outboxMood(outbox)}` }, outbox.state),
       h('span', { class: 'quiet' }, outbox.last_publish_at ? ['last publish ', age(outbox.last_publish_at, doc.now)] : 'nothing published yet')),
     outbox.detail ? h('p', {}, outbox.detail) : null,
-    tiles(outbox), charts(outbox, doc, redraw), topics(outbox, doc), backfills(outbox, doc), deadRows(outbox, doc));
+    tiles(outbox), charts(outbox, doc, redraw), topics(outbox, doc, redraw), backfills(outbox, doc), deadRows(outbox, doc, redraw));
 }

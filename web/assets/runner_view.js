@@ -1,7 +1,8 @@
 // A consumer group: its lag and rate, lanes, parked keys, dead letters and history.
 
 import { chart } from './chart.js';
-import { h, none, table, tile } from './dom.js';
+import { deadLetters } from './dead_letters.js';
+import { h, none, shortened, table, tile } from './dom.js';
 import { age, count, duration, rate } from './format.js';
 import { traceLink } from './trace.js';
 
@@ -24,13 +25,21 @@ function tiles(group, doc) {
     tile('Rate', rate(group.rate), `${count(group.counters?.applied)} events applied`),
     tile('Catch-up', eta, why),
     tile('Last commit', age(group.last_commit_at, doc.now), group.heartbeat_age_ms != null ? `heartbeat ${duration(group.heartbeat_age_ms)} ago` : ''),
-    tile('Parked keys', count(group.parked_keys_total), `${count(group.parked_events)} events wait`, group.parked_keys_total > 0 ? 'warning' : ''),
+    tile('Parked keys', count(group.parked_keys_total), `${count(group.parked_events)} ${group.parked_events === 1 ? 'event waits' : 'events wait'}`, group.parked_keys_total > 0 ? 'warning' : ''),
     tile('Dead letters', count(group.dead_letters_open), 'open', group.dead_letters_open > 0 ? 'warning' : ''));
+}
+
+// What may be why a line bends: operators' deeds, and processes that began (a deploy).
+function marks(group, doc) {
+  const deeds = (group.history ?? []).map((e) => ({ t: Date.parse(e.at), text: [`${e.action} by ${e.operator}`, e.reason].filter(Boolean).join(': ') }));
+  const begun = (group.instances ?? []).map((i) => ({ t: Date.parse(i.started_at), text: `${i.instance} began${i.version ? `, version ${i.version}` : ''}` }));
+  if (!begun.length && doc.started_at) begun.push({ t: Date.parse(doc.started_at), text: 'this process began' });
+  return [...deeds, ...begun].sort((a, b) => a.t - b.t);
 }
 
 function charts(group, doc, redraw) {
   const history = doc.history?.groups?.[group.name] ?? {};
-  const common = { at: doc.history?.at ?? [], longest: doc.history?.span_ms ?? 600000, redraw };
+  const common = { at: doc.history?.at ?? [], longest: doc.history?.span_ms ?? 3600000, marks: marks(group, doc), redraw };
   return h('div', { class: 'charts' },
     chart({ ...common, id: `${group.name}-lag`, title: 'Lag', values: history.lag_ms ?? [], show: duration, least: 100 }),
     chart({ ...common, id: `${group.name}-rate`, title: 'Events applied per second', values: history.rate ?? [], show: rate, least: 1 }));
@@ -44,8 +53,9 @@ function stages(group) {
       h('span', { class: 'quiet' }, '  (last batch)')));
 }
 
-function lanes(group, doc) {
+function lanes(group, doc, redraw) {
   if (!group.lanes?.length) return null;
+  const [rows, more] = shortened(`lanes-${group.name}`, group.lanes, redraw, 16);
   return h('div', {}, h('h3', {}, 'Lanes'), table('Lanes', [
     { label: 'Lane', whole: true, cell: (l) => l.lane },
     { label: 'State', whole: true, cell: (l) => h('span', { class: `pill ${kLaneMood[l.state] ?? ''}` }, l.state) },
@@ -53,11 +63,12 @@ function lanes(group, doc) {
     { label: 'Oldest waits', number: true, cell: (l) => (l.oldest_ms ? duration(l.oldest_ms) : none) },
     { label: 'Last commit', number: true, cell: (l) => age(l.last_commit_at, doc.now) },
     { label: 'Last error', cell: (l) => (l.waits_for ? `waits: ${l.waits_for}` : l.last_error) || none },
-  ], group.lanes, (l) => `lane-${l.lane}`));
+  ], rows, (l) => `lane-${l.lane}`), more);
 }
 
-function parked(group, doc) {
+function parked(group, doc, redraw) {
   if (!group.parked_keys?.length) return null;
+  const [rows, all] = shortened(`parked-${group.name}`, group.parked_keys, redraw);
   const more = group.parked_keys_total - group.parked_keys.length;
   return h('div', { id: `parked-${group.name}` }, h('h3', {}, 'Parked keys'), table('Keys whose events wait, and why', [
     { label: 'Key', cell: (k) => h('span', { class: 'mono' }, k.key) },
@@ -65,22 +76,8 @@ function parked(group, doc) {
     { label: 'Events waiting', number: true, cell: (k) => [count(k.events), k.first_event ? [', from ', traceLink(k.first_event, `v${k.first_parked}`)] : null] },
     { label: 'Since', number: true, cell: (k) => age(k.since, doc.now) },
     { label: 'Why', cell: (k) => k.why },
-  ], group.parked_keys, (k) => k.key),
+  ], rows, (k) => k.key), all,
     more > 0 ? h('p', { class: 'quiet' }, `and ${count(more)} more`) : null);
-}
-
-function deadLetters(group, doc) {
-  if (!group.dead_letters?.length) return null;
-  const more = group.dead_letters_open - group.dead_letters.length;
-  return h('div', {}, h('h3', {}, 'Dead letters'), table('Messages that could not be applied', [
-    { label: 'Id', whole: true, cell: (d) => d.id },
-    { label: 'Event', cell: (d) => [d.event_type || 'unreadable', ' ', d.event_id ? traceLink(d.event_id) : h('span', { class: 'mono quiet' }, d.message_id)] },
-    { label: 'Key, version', cell: (d) => h('span', { class: 'mono' }, `${d.key ?? d.ordering_key}${d.version != null ? ` v${d.version}` : ''}`) },
-    { label: 'Reason', cell: (d) => [h('span', { class: 'mono' }, d.code), ' ', d.reason] },
-    { label: 'Tries', number: true, cell: (d) => count(d.attempts) },
-    { label: 'Died', number: true, cell: (d) => age(d.dead_at, doc.now) },
-  ], group.dead_letters, (d) => `dead-${d.id}`),
-    more > 0 ? h('p', { class: 'quiet' }, `and ${count(more)} more: `, h('a', { href: 'api/dead-letters' }, 'api/dead-letters')) : null);
 }
 
 function verified(group, doc) {
@@ -130,6 +127,6 @@ export function groupCard(group, doc, redraw) {
       h('span', { class: `pill ${groupMood(group)}` }, group.state),
       h('span', { class: 'quiet' }, group.subscription)),
     group.detail ? h('p', {}, group.detail) : null,
-    tiles(group, doc), charts(group, doc, redraw), parked(group, doc), deadLetters(group, doc),
-    verified(group, doc), lanes(group, doc), stages(group), history(group, doc));
+    tiles(group, doc), charts(group, doc, redraw), parked(group, doc, redraw), deadLetters(group, doc, redraw),
+    verified(group, doc), lanes(group, doc, redraw), stages(group), history(group, doc));
 }

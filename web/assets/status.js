@@ -1,45 +1,29 @@
 // Polls api/status and draws it. Reads only; the server keeps the history, so a page that was just
-// opened shows the last minutes too.
+// opened shows the last hour too.
 
-import { h, command, patchChildren, say, table } from './dom.js';
-import { age, count, duration } from './format.js';
+import { h, none, patchChildren, say, table } from './dom.js';
+import { age, count, duration, rate } from './format.js';
+import { attention } from './notes.js';
 import { outboxCard, outboxMood } from './publisher_view.js';
 import { groupCard, groupMood } from './runner_view.js';
 import { followSaga, sagaCard, sagasCard } from './saga_view.js';
-import { follow, traceCard } from './trace.js';
+import { findBox, follow, traceCard } from './trace.js';
 
 const kPollMs = 2000;
-let doc = null, paused = false, lostSince = null, told = '', timer = 0;
+let doc = null, frozen = false, lostSince = null, told = '', timer = 0;
 
-const kWords = { bad: 'Stopped', warning: 'Look at this', info: 'For your information' };
-
-function steps(commands) {
-  if (!commands?.length) return null;
-  return [h('p', { class: 'next' }, 'What to type next'),
-    h(commands.length > 1 ? 'ol' : 'ul', { class: 'steps' }, commands.map((step) =>
-      h('li', { 'data-key': step.command }, h('p', {}, step.what), command(step.command))))];
-}
-
-function attention() {
-  const notes = doc.attention ?? [];
-  return h('section', { class: 'card', 'data-key': 'attention', 'aria-label': 'What needs attention' },
-    h('div', { class: 'head' }, h('h2', {}, 'What needs attention')),
-    notes.length === 0 ? h('div', { class: 'note good', 'data-key': 'fine' }, h('p', {}, 'Nothing. Everything that arrives is being worked on.')) : null,
-    notes.map((note) => h('article', { class: `note ${note.severity}`, 'data-key': note.title },
-      h('h3', {}, h('span', { class: 'unseen' }, `${kWords[note.severity] ?? ''}: `), note.title),
-      h('p', {}, note.detail),
-      steps(note.commands))));
-}
-
-// Where there is more than one: each in a word, and the way to it.
+// Each group and outbox in a word and its numbers, above all else: they stay on the first screen however much
+// there is to tell, and lead to the rest.
 function overview() {
   const parts = [
-    ...(doc.groups ?? []).map((g) => ({ id: `group-${g.name}`, name: g.name, state: g.state, mood: groupMood(g), more: g.lag_ms ? `${duration(g.lag_ms)} behind` : '' })),
-    ...(doc.outboxes ?? []).map((o) => ({ id: `outbox-${o.table}`, name: o.table, state: o.state, mood: outboxMood(o), more: `${count(o.pending)} pending` }))];
-  if (parts.length < 2) return null;
+    ...(doc.groups ?? []).map((g) => ({ id: `group-${g.name}`, name: g.name, state: g.state, mood: groupMood(g), numbers: [
+      g.lag_ms ? `${duration(g.lag_ms)} behind` : 'caught up', rate(g.rate), g.parked_keys_total > 0 ? `${count(g.parked_keys_total)} parked` : '', g.dead_letters_open > 0 ? `${count(g.dead_letters_open)} dead` : ''] })),
+    ...(doc.outboxes ?? []).map((o) => ({ id: `outbox-${o.table}`, name: o.table, state: o.state, mood: outboxMood(o), numbers: [
+      `${count(o.pending)} pending`, o.pending > 0 ? `oldest ${duration(o.oldest_ms)}` : '', rate(o.rate), o.dead > 0 ? `${count(o.dead)} dead` : ''] }))];
+  if (!parts.length) return null;
   return h('nav', { class: 'overview', 'data-key': 'overview', 'aria-label': 'Groups and outboxes' }, h('ul', {}, parts.map((part) =>
     h('li', { 'data-key': part.id }, h('a', { href: `#${part.id}` }, part.name), ' ',
-      h('span', { class: `pill ${part.mood}` }, part.state), ' ', h('span', { class: 'quiet' }, part.more)))));
+      h('span', { class: `pill ${part.mood}` }, part.state), ' ', h('span', { class: 'quiet' }, part.numbers.filter((n) => n && n !== none).join(' · '))))));
 }
 
 function configuration() {
@@ -59,13 +43,13 @@ function header() {
     ? h('span', { class: 'pill good live', 'data-key': 'ready' }, 'Ready')
     : h('span', { class: 'pill bad', 'data-key': 'ready' }, 'Not ready');
   const fresh = lostSince ? h('span', { class: 'pill bad', 'data-key': 'fresh' }, `No answer for ${duration(Date.now() - lostSince)}`)
-    : paused ? h('span', { class: 'pill', 'data-key': 'fresh' }, 'Paused') : null;
+    : frozen ? h('span', { class: 'pill', 'data-key': 'fresh' }, 'Frozen') : null;
   return [
     h('div', { class: 'grow', 'data-key': 'title' }, h('h1', {}, `Lockstep ${doc.role}`),
       h('p', { class: 'quiet' }, `${doc.instance} · version ${doc.version} · started `, age(doc.started_at, doc.now)),
       ...(doc.reasons ?? []).map((reason) => h('p', { class: 'reason' }, `Not ready: ${reason}`))),
     ready, fresh,
-    h('button', { type: 'button', 'data-key': 'pause', onclick: togglePause }, paused ? 'Go on' : 'Pause'),
+    h('button', { type: 'button', 'data-key': 'freeze', onclick: toggleFrozen }, frozen ? 'Follow again' : 'Freeze this page'),
   ].filter(Boolean);
 }
 
@@ -76,11 +60,12 @@ function draw() {
   document.body.dataset.role = doc.role;
   patchChildren(document.getElementById('header'), header());
   patchChildren(document.getElementById('main'), [
-    attention(),
+    overview(),
+    attention(doc),
+    findBox(doc),
     traceCard(doc, draw),
     sagaCard(doc),
     sagasCard(doc),
-    overview(),
     ...(doc.groups ?? []).map((group) => groupCard(group, doc, draw)),
     ...(doc.outboxes ?? []).map((outbox) => outboxCard(outbox, doc, draw)),
     configuration(),
@@ -98,15 +83,16 @@ function announce() {
   say(text);
 }
 
-function togglePause() {
-  paused = !paused;
-  if (!paused) poll();
+// The page alone: the process goes on.
+function toggleFrozen() {
+  frozen = !frozen;
+  if (!frozen) poll();
   draw();
 }
 
 async function poll() {
   clearTimeout(timer);
-  if (paused) return;
+  if (frozen) return;
   try {
     const answer = await fetch('api/status', { cache: 'no-store', signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(`status ${answer.status}`);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "platform/duration.h"
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 
 namespace lockstep::pubsub::grpc_client {
@@ -154,9 +155,9 @@ void LeaseKeeper::OnExtended(const AckAnswer& answer, SteadyTime expires) {
     }
   }
   if (!answer.status.ok() && answer.failures.empty() && !stopped) {
-    log::Warning("leases could not be extended", {{"subscription", options_.subscription},
-                                                  {"messages", answer.ids.size()},
-                                                  {"error", answer.status}});
+    log::Fault("leases could not be extended", {{"subscription", options_.subscription},
+                                                {"messages", answer.ids.size()},
+                                                {"error", answer.status}});
   }
   if (!lost.tokens.empty()) on_lost_(std::move(lost.tokens), lost.load);
 }

@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "platform/log/fault.h"
 #include "platform/log/log.h"
 #include "platform/status.h"
 #include "pubsub/grpc/channel/status.h"
@@ -108,8 +109,8 @@ void StreamKeeper::Ping() {
 }
 
 void StreamKeeper::HangUp() {
-  log::Warning("the server answers no more: the stream is opened anew",
-               {{"subscription", request_.subscription()}});
+  log::Fault("the server answers no more: the stream is opened anew",
+             {{"subscription", request_.subscription()}});
   if (const auto present = stream(); present != nullptr) present->Cancel();
 }
 
