@@ -237,7 +237,7 @@ const cases = {
     await page.getByText('postgresql://feed:***@db.internal/feed').waitFor();
     await page.getByText('after a restart: 8').waitFor();
     place('runner.json', (document) => { document.groups[0].dead_letters_open = 4321; });
-    await page.getByText('4,321').waitFor({ timeout: 10000 });
+    await page.getByText('4,321', { exact: true }).waitFor({ timeout: 10000 });
     assert.ok(await page.getByText('postgresql://feed:***@db.internal/feed').isVisible());
     place('runner.json');
   },
@@ -251,7 +251,7 @@ const cases = {
     await page.waitForTimeout(5000);  // more than two rounds
     assert.equal(asked, 0);
     await page.getByRole('button', { name: 'Follow again' }).click();
-    await page.getByText('8,765').waitFor({ timeout: 10000 });
+    await page.getByText('8,765', { exact: true }).waitFor({ timeout: 10000 });
     place('runner.json');
   },
   async 'no text is too faint and nothing sticks out, light or dark, wide or narrow'(context, url) {
