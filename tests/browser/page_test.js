@@ -219,7 +219,7 @@ const cases = {
     await box.fill("video/it's");
     await box.press('Enter');
     const card = page.getByRole('region', { name: "Key video/it's" });
-    await card.getByText("video/it's stands at version 6; 1 events wait; 1 dead letters").waitFor();
+    await card.getByText("video/it's stands at version 6; 1 event waits; 1 dead letter").waitFor();
     assert.deepEqual(await card.getByRole('row').evaluateAll((all) => all.slice(1).map((row) => [row.cells[0].textContent, row.cells[2].textContent])), [['7', 'dead letters'], ['8', 'parking']]);
     assert.equal(await card.locator('code').first().textContent(), "lockstepctl --config /etc/lockstep/runner.yaml parked show 'video/it'\\''s' --group 'video-feed'");
     assert.equal(await page.locator('#hurt').count(), 0);

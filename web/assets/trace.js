@@ -102,8 +102,8 @@ function way(g, doc) {
 function inWords(g) {
   const parts = [];
   if (g.keys.length) parts.push(g.keys.map((k) => (k.settled_version != null ? `${k.aggregate} stands at version ${k.settled_version}` : `${k.aggregate} is known`)).join(', '));
-  if (g.parked.length) parts.push(`${g.parked.length}${g.parked.length >= 50 ? ' or more' : ''} events wait`);
-  if (g.dead.length) parts.push(`${g.dead.length}${g.dead.length >= 50 ? ' or more' : ''} dead letters`);
+  if (g.parked.length) parts.push(g.parked.length === 1 ? '1 event waits' : `${g.parked.length}${g.parked.length >= 50 ? ' or more' : ''} events wait`);
+  if (g.dead.length) parts.push(g.dead.length === 1 ? '1 dead letter' : `${g.dead.length}${g.dead.length >= 50 ? ' or more' : ''} dead letters`);
   return parts.join('; ') || 'nothing waits or has died under this key. An aggregate is written as type/id; events that were applied are found by their id';
 }
 

@@ -93,7 +93,7 @@ function instances() {
     doc.instances.length ? table('Instances', [
       { label: 'What', whole: true, cell: (i) => i.role || none },
       { label: 'Instance', cell: (i) => i.instance || none },
-      { label: 'Page', cell: (i) => (i.address ? link(i.address) : none) },
+      { label: 'Page', whole: true, cell: (i) => (i.address ? link(i.address) : none) },
       { label: 'State', cell: (i) => (i.answers ? h('span', { class: `pill ${i.ready ? 'good' : 'bad'}` }, i.ready ? 'ready' : 'not ready')
         : i.since ? [h('span', { class: 'pill bad' }, 'does not answer'), ' since ', age(i.since, doc.now), i.answered_at ? '' : ', never did', i.seen_at ? [', last seen in its database ', age(i.seen_at, doc.now)] : '', h('span', { class: 'reason' }, ` ${i.fault}`)]
           : h('span', { class: 'pill' }, 'not asked yet')) },
