@@ -375,6 +375,7 @@ const sagaCases = {
     const waiting = page.getByRole('table', { name: 'Dead and paused sagas' });
     assert.deepEqual(await waiting.getByRole('row').filter({ hasText: kDead }).getByRole('cell').allTextContents(),
       [kDead, 'order', 'dead', 'charge: HTTP.REFUSED the compensation of step charge: 403 <b id="hurt">no such charge</b>', '20 min ago']);
+    for (const id of [kInDoubt, kDead]) await page.getByRole('article').filter({ hasText: `Saga ${id}` }).getByText('What to type next').click();
     await page.getByRole('article').filter({ hasText: `Saga ${kInDoubt}` }).getByText(`signal '${kInDoubt}' 'charge' succeeded`).waitFor();
     await page.getByRole('article').filter({ hasText: `Saga ${kDead}` }).getByText(`dead replay '${kDead}' --into-compensation`).waitFor();
     assert.equal(await page.locator('#hurt').count(), 0, 'what others wrote is text');
