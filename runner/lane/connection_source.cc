@@ -23,7 +23,8 @@ absl::StatusOr<postgres::Connection*> ConnectionSource::Get(const std::stop_toke
   while (true) {
     const auto connection = Try();
     if (connection.ok()) {
-      if (backoff_.attempts() > 0) log::Info("the database answers again", {{"owner", owner_}});
+      // The group says it once for all of its lanes.
+      if (backoff_.attempts() > 0) log::Debug("the database answers again", {{"owner", owner_}});
       backoff_.Reset();
       return connection;
     }
