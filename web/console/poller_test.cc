@@ -45,6 +45,9 @@ TEST_F(PollerTest, AsksAllAndOneThatEndsIsSilentSinceThen) {
   const Asked answered = WaitFor(0, Answers);
   EXPECT_EQ(answered.told["instance"], "r1");
   WaitFor(1, Answers);
+  const Asked later =
+      WaitFor(0, [&](const Asked& asked) { return asked.answered_at > answered.answered_at; });
+  EXPECT_EQ(later.since, answered.since) << "it has answered all the time";
   const int port = first->port();
   first.reset();
   const Asked silent = WaitFor(0, Silent);
