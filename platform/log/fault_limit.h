@@ -18,7 +18,7 @@ class FaultLimit {
     Millis longest{300'000};
     Millis over{60'000};  // not met for so long: the next is another fault
   };
-  FaultLimit() = default;
+  FaultLimit() : FaultLimit(Options()) {}
   explicit FaultLimit(Options options) : options_(options) {}
 
   void Restart();  // forgets what was counted

@@ -98,6 +98,15 @@ void Group::NoteDatabase(const absl::Status& answer) {
   }
 }
 
+// To who was told that the group waits, and of no loss before.
+void Group::TellThatItAnswers() {
+  {
+    std::lock_guard lock(mu_);
+    if (told_of_loss_) return;  // NoteDatabase says it, and for how long it was gone
+  }
+  log::Info("the database answers again", {{"group", context_.options.name}});
+}
+
 // Under `cause`: it says what to do, and mask_keys hides what is called `reason`.
 void Group::SetState(GroupState state, const std::string& reason) {
   {
@@ -126,6 +135,7 @@ void Group::Run() {
     if (!connection.ok()) {
       SetState(GroupState::kWaiting, std::string(MessageOf(connection.status())));
       if (!connections_.Get(stop).ok()) break;
+      TellThatItAnswers();
       continue;
     }
     ReadyToRun ready;

@@ -53,6 +53,7 @@ class Group : public Service {
   void SetUnder(postgres::Connection& connection, const ReadyToRun& ready);
   void NoteTurn();
   void NoteDatabase(const absl::Status& answer);
+  void TellThatItAnswers();
   void SetState(GroupState state, const std::string& reason);
   // UNAVAILABLE passes by itself, CANCELLED is an operator's pause; everything else halts the
   // group.
